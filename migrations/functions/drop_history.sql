@@ -1,0 +1,26 @@
+-- Drop the partitions of finished_jobs that lie wholly before the last p_days days, and what old rows the default
+-- partition holds. Returns how many partitions were dropped.
+create function longshore.drop_history(p_days int) returns int
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_first date := (now() at time zone 'utc')::date - p_days;
+  v_name text;
+  v_dropped int := 0;
+begin
+  for v_name in
+    select c.relname from pg_inherits i
+    join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = to_regclass('longshore.finished_jobs')
+      and c.relname ~ '^finished_jobs_\d{8}$'
+      and to_date(right(c.relname, 8), 'YYYYMMDD') < v_first
+    order by c.relname
+  loop
+    execute format('drop table longshore.%I', v_name);
+    v_dropped := v_dropped + 1;
+  end loop;
+  delete from longshore.finished_jobs_default f where f.day < v_first;
+  return v_dropped;
+end
+$$;

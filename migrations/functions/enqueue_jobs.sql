@@ -1,0 +1,92 @@
+-- Insert many jobs in one statement. What jobs have in common travels once, as a *shape*; each job names its
+-- shape by number (all are of the first one where p_shape_nos is null). Payloads are JSON texts joined by
+-- newlines, which JSON text never holds: neither side pays for quoting.
+--
+-- A shape: {queue, task, tag, constraintTag, maxAttempts, priority, runAt (ms since 1970) or delayMs or neither}.
+-- p_checked: the caller cannot be sure that the ids are new (it chose them, or it tries again after an unclear
+-- failure): jobs that exist or have finished are left alone. Returns the ids of the jobs that were made.
+create function longshore.enqueue_jobs(
+  p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_checked boolean
+) returns uuid[]
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+declare
+  v_now_ms bigint := floor(extract(epoch from now()) * 1000);
+  v_lanes int[];
+  v_scores bigint[];
+  v_states longshore.job_state[];
+  v_max_attempts smallint[];
+  v_soon boolean;
+  v_payloads text[] := string_to_array(p_payloads, E'\n');
+  v_ids uuid[] := p_ids;
+begin
+  if cardinality(v_payloads) <> cardinality(p_ids) then
+    raise exception 'longshore: % payloads for % ids', cardinality(v_payloads), cardinality(p_ids)
+      using errcode = 'invalid_parameter_value';
+  end if;
+
+  select
+    array_agg(longshore.find_lane(s.queue, s.task, s.tag, s."constraintTag") order by s.no),
+    array_agg(((2047 - s.priority)::bigint << 42) | s.run_at_ms order by s.no),
+    array_agg((case when s.run_at_ms > v_now_ms then 'scheduled' else 'ready' end)::longshore.job_state order by s.no),
+    array_agg(s."maxAttempts" order by s.no),
+    -- The upkeep looks for due jobs every 250 ms; only what is due before it looks again must ring.
+    coalesce(bool_or(s.run_at_ms > v_now_ms and s.run_at_ms < v_now_ms + 300), false)
+  into v_lanes, v_scores, v_states, v_max_attempts, v_soon
+  from (
+    select r.*, e.no, coalesce(r."runAt", v_now_ms + coalesce(r."delayMs", 0)) as run_at_ms
+    from jsonb_array_elements(p_shapes) with ordinality as e(shape, no),
+      jsonb_to_record(e.shape) as r(
+        queue text, task text, tag text, "constraintTag" text, "maxAttempts" smallint, priority int,
+        "runAt" bigint, "delayMs" bigint)
+  ) s;
+
+  if p_checked then
+    if current_setting('transaction_isolation') <> 'read committed' then
+      -- Above READ COMMITTED the history cannot be read afresh below: whoever ends one of these jobs right now
+      -- must become a serialization failure.
+      perform 1 from longshore.jobs j where j.id = any (p_ids) order by j.id for key share;
+    end if;
+    with made as (
+      insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
+      select t.id, v_lanes[t.no], v_scores[t.no], v_states[t.no], v_max_attempts[t.no], t.payload::jsonb
+      from unnest(p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)])), v_payloads)
+        as t(id, no, payload)
+      where not exists (select from longshore.finished_jobs f where f.id = t.id)
+      on conflict (id) do nothing
+      returning id
+    )
+    select coalesce(array_agg(m.id), '{}') into v_ids from made m;
+    -- A job that ended while the insert waited for it is history by now, and must not run again.
+    delete from longshore.jobs j
+    where j.id = any (v_ids) and exists (select from longshore.finished_jobs f where f.id = j.id);
+    select coalesce(array_agg(j.id), '{}') into v_ids from longshore.jobs j where j.id = any (v_ids);
+  elsif p_shape_nos is null then
+    insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
+    select t.id, v_lanes[1], v_scores[1], v_states[1], v_max_attempts[1], t.payload::jsonb
+    from unnest(p_ids, v_payloads) as t(id, payload);
+  else
+    insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
+    select t.id, v_lanes[t.no], v_scores[t.no], v_states[t.no], v_max_attempts[t.no], t.payload::jsonb
+    from unnest(p_ids, p_shape_nos, v_payloads) as t(id, no, payload);
+  end if;
+
+  if exists (select from longshore.workers w where w.listening) then
+    if p_shape_nos is null then
+      perform longshore.ring(v_lanes[1], cardinality(p_ids)) where v_states[1] = 'ready';
+    else
+      perform longshore.ring(r.lane, r.jobs)
+      from (
+        select v_lanes[n.no] as lane, count(*) as jobs
+        from unnest(p_shape_nos) as n(no) where v_states[n.no] = 'ready' group by 1
+      ) r;
+    end if;
+  end if;
+  if v_soon then
+    perform pg_notify('longshore.due', '');
+  end if;
+  return v_ids;
+end
+$$;

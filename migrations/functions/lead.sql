@@ -1,0 +1,16 @@
+-- Take or renew the lease for upkeep, by the database's clock. Returns the epoch, or null when somebody else leads.
+create function longshore.lead(p_holder text, p_lease_ms int) returns bigint
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_epoch bigint;
+begin
+  update longshore.leader l
+  set epoch = l.epoch + case when l.holder is distinct from p_holder then 1 else 0 end,
+    holder = p_holder, expires_at = now() + p_lease_ms * interval '1 millisecond'
+  where l.holder = p_holder or l.expires_at < now()
+  returning l.epoch into v_epoch;
+  return v_epoch;
+end
+$$;

@@ -1,0 +1,35 @@
+-- Make scheduled jobs ready whose time has come, at most p_limit of them. Returns how many, and the milliseconds
+-- until the next one is due (null: none is scheduled), by the database's clock.
+create function longshore.promote_due(p_limit int) returns table (promoted int, next_due_ms double precision)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+declare
+  v_now_ms bigint := floor(extract(epoch from clock_timestamp()) * 1000);
+  v_lane record;
+begin
+  promoted := 0;
+  for v_lane in
+    with due as materialized (
+      select j.ctid from longshore.jobs j
+      where j.state = 'scheduled' and (j.score & 4398046511103) <= v_now_ms
+      order by (j.score & 4398046511103)
+      limit p_limit
+      for update skip locked
+    ), moved as (
+      update longshore.jobs j set state = 'ready'
+      where j.ctid = any (array(select d.ctid from due d))
+      returning j.lane
+    )
+    select m.lane, count(*) as jobs from moved m group by m.lane
+  loop
+    promoted := promoted + v_lane.jobs;
+    perform longshore.ring(v_lane.lane, v_lane.jobs);
+  end loop;
+  select (j.score & 4398046511103) - extract(epoch from clock_timestamp()) * 1000 into next_due_ms
+  from longshore.jobs j where j.state = 'scheduled'
+  order by (j.score & 4398046511103) limit 1;
+  return next;
+end
+$$;

@@ -1,0 +1,10 @@
+-- Tell whoever waits for one of these jobs that it has ended.
+create function longshore.tell_waiters(p_ids uuid[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform pg_notify('longshore.waiter_' || a.waiter, a.job_id::text)
+  from longshore.awaited a where a.job_id = any (p_ids);
+end
+$$;

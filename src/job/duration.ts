@@ -1,0 +1,24 @@
+/** Owns how a length of time is written: milliseconds, or a number with a unit such as `'30s'`. */
+import { LongshoreError } from './errors.ts'
+
+type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
+export type Duration = number | `${number}${Unit}`
+
+const UNIT_MS: Record<Unit, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+const WRITTEN = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/
+
+/** Ten years: longer delays are mistakes in a unit. */
+export const LONGEST_MS = 315_360_000_000
+
+/** Milliseconds of a duration; `what` names it in the error. */
+export function toMs(duration: Duration, what: string): number {
+  const match = typeof duration === 'string' ? WRITTEN.exec(duration) : undefined
+  const ms = match ? Number(match[1]) * UNIT_MS[match[2] as Unit] : duration
+  if (typeof ms !== 'number' || !(ms >= 0 && ms <= LONGEST_MS)) {
+    throw new LongshoreError(
+      'CONFIG_INVALID',
+      `${what} must be milliseconds or a text like '500ms', '30s', '5m', '2h' or '1d', at most ten years; got ${String(duration)}`,
+    )
+  }
+  return Math.floor(ms)
+}

@@ -1,0 +1,46 @@
+/**
+ * Owns the catalogue of errors. A code is stable: programs may switch on it. A message names the value that
+ * was wrong and says what to do next.
+ */
+export type ErrorCode =
+  | 'CONFIG_INVALID'
+  | 'CONSTRAINT_INVALID'
+  | 'HANDLER_FAILED'
+  | 'JOB_FAILED'
+  | 'JOB_INVALID'
+  | 'JOB_NOT_FOUND'
+  | 'NOT_RETRYABLE'
+  | 'PAYLOAD_INVALID'
+  | 'PAYLOAD_REFUSED'
+  | 'PRODUCER_CLOSED'
+  | 'RESULT_REFUSED'
+  | 'SCHEMA_MISSING'
+  | 'SCHEMA_NEWER'
+  | 'SCHEMA_OUTDATED'
+  | 'STORE_UNAVAILABLE'
+  | 'STORE_UNSUPPORTED'
+  | 'TASK_INVALID'
+  | 'TIMEOUT'
+  | 'WAIT_TIMEOUT'
+  | 'WORKER_STOPPED'
+
+export class LongshoreError extends Error {
+  override readonly name: string = 'LongshoreError'
+
+  constructor(
+    readonly code: ErrorCode,
+    message: string,
+    options?: { cause?: unknown },
+  ) {
+    super(message, options)
+  }
+}
+
+/** Thrown by a handler to end its job at once, however many attempts are left. */
+export class NonRetryableError extends LongshoreError {
+  override readonly name = 'NonRetryableError'
+
+  constructor(message: string, options?: { cause?: unknown }) {
+    super('NOT_RETRYABLE', message, options)
+  }
+}

@@ -1,0 +1,53 @@
+/** Owns the vocabulary of a job as its producer sees it: a union by state. */
+import type { JobId } from './job-id.ts'
+
+export type UnfinishedState = 'waiting' | 'scheduled' | 'ready' | 'running'
+export type FinishedState = 'succeeded' | 'failed' | 'cancelled' | 'dependency_failed'
+export type JobState = UnfinishedState | FinishedState
+
+/** An error as it is stored with a job: bounded, and never with the payload in it. */
+export interface StoredError {
+  /** Stable; `HANDLER_FAILED` when the handler threw. */
+  code: string
+  message: string
+  name?: string
+  stack?: string
+}
+
+interface JobFacts {
+  id: JobId
+  task: string
+  queue: string
+  payload: unknown
+  priority: number
+  runAt: Date
+  createdAt: Date
+  /** How often it has been started. */
+  attempts: number
+  maxAttempts: number
+  /** Why the last attempt failed; null when none has. */
+  error: StoredError | null
+}
+
+export type Job<Result = unknown> =
+  | (JobFacts & { state: 'waiting' | 'scheduled' | 'ready'; isFinished: false; hasWorker: boolean })
+  | (JobFacts & { state: 'running'; isFinished: false; startedAt: Date; workerId: number })
+  | FinishedJob<Result>
+
+export type FinishedJob<Result = unknown> = JobFacts & {
+  isFinished: true
+  startedAt: Date | null
+  finishedAt: Date
+} & (
+    | { state: 'succeeded'; result: Result }
+    | { state: 'failed' | 'cancelled' | 'dependency_failed'; error: StoredError | null }
+  )
+
+/** What `enqueue` returns. The type parameter carries the result's type to `get` and `waitFor`. */
+export interface JobRef<Result = unknown> {
+  readonly id: JobId
+  readonly task: string
+  /** False when a job with this id was there before: then nothing was changed. */
+  readonly isNew: boolean
+  readonly resultType?: Result
+}

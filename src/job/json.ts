@@ -1,0 +1,83 @@
+/**
+ * Owns what may be stored as JSON. Refuses, with the path to it, whatever Postgres cannot keep or JSON would silently
+ * change: NaN, Infinity, bigint, functions, symbols, Map and Set, cycles, `\u0000` and lone surrogates.
+ */
+
+export type EncodedJson = { ok: true; text: string } | { ok: false; problem: string }
+
+const MAX_DEPTH = 200
+
+/** JSON text of a value of at most `maxBytes`, or what is wrong with it. `undefined` inside objects is left out. */
+export function encodeJson(value: unknown, maxBytes: number): EncodedJson {
+  const problem = findProblem(value, '', 0)
+  if (problem) return { ok: false, problem }
+  let text: string | undefined
+  try {
+    text = JSON.stringify(value)
+  } catch (error) {
+    return { ok: false, problem: `cannot be written as JSON: ${error instanceof Error ? error.message : error}` }
+  }
+  if (text === undefined) return { ok: false, problem: 'is undefined, which JSON cannot hold' }
+  // A toJSON method may have brought in what the walk could not see; lone surrogates and NUL show as escapes.
+  if (text.includes('\\u')) {
+    const inText = findProblem(JSON.parse(text), '', 0)
+    if (inText) return { ok: false, problem: inText }
+  }
+  if (text.length * 3 > maxBytes) {
+    const bytes = Buffer.byteLength(text)
+    if (bytes > maxBytes) {
+      return {
+        ok: false,
+        problem: `is ${bytes} bytes of JSON, the limit is ${maxBytes}: store large data elsewhere and pass a reference`,
+      }
+    }
+  }
+  return { ok: true, text }
+}
+
+function findProblem(value: unknown, path: string, depth: number): string | undefined {
+  switch (typeof value) {
+    case 'string':
+      return findTextProblem(value, path)
+    case 'number':
+      return Number.isFinite(value) ? undefined : `${at(path)} is ${value}, which JSON cannot hold`
+    case 'boolean':
+      return undefined
+    case 'undefined':
+      return path === '' || path.endsWith(']') ? `${at(path)} is undefined, which JSON cannot hold` : undefined
+    case 'object':
+      return value === null ? undefined : findObjectProblem(value, path, depth)
+    default:
+      return `${at(path)} is a ${typeof value}, which JSON cannot hold`
+  }
+}
+
+function findTextProblem(value: string, path: string): string | undefined {
+  if (value.includes('\u0000')) return `${at(path)} holds the character \\u0000, which Postgres cannot store`
+  if (!value.isWellFormed()) return `${at(path)} holds half of a surrogate pair, which Postgres cannot store`
+  return undefined
+}
+
+function findObjectProblem(value: object, path: string, depth: number): string | undefined {
+  if (depth > MAX_DEPTH) return `${at(path)} is nested deeper than ${MAX_DEPTH} levels, or refers to itself`
+  if (Array.isArray(value)) {
+    for (let i = 0; i < value.length; i++) {
+      const problem = findProblem(value[i], `${path}[${i}]`, depth + 1)
+      if (problem) return problem
+    }
+    return undefined
+  }
+  if (typeof (value as { toJSON?: unknown }).toJSON === 'function') return undefined
+  if (value instanceof Map || value instanceof Set) {
+    return `${at(path)} is a ${value.constructor.name}, which JSON would empty: pass an array or an object`
+  }
+  for (const key in value) {
+    const problem =
+      findTextProblem(key, `${path}.${key}`) ??
+      findProblem((value as Record<string, unknown>)[key], `${path}.${key}`, depth + 1)
+    if (problem) return problem
+  }
+  return undefined
+}
+
+const at = (path: string) => (path === '' ? 'the value' : path.replace(/^\./, ''))

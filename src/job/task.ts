@@ -1,0 +1,116 @@
+/** Owns what a task is: a named kind of work with a payload schema, retries and a time limit. */
+import type { StandardSchemaV1 } from '@standard-schema/spec'
+import { type Backoff, type BackoffOptions, toBackoff } from './backoff.ts'
+import { type Duration, toMs } from './duration.ts'
+import { LongshoreError } from './errors.ts'
+import type { JobId } from './job-id.ts'
+
+export interface TaskOptions<Input, Payload, Returned, Result> {
+  /** Unique over the deployment. 1 to 200 characters. */
+  name: string
+  /** Any Standard Schema (zod, valibot, arktype, …). Checked on enqueue and again before the handler runs. */
+  payload?: StandardSchemaV1<Input, Payload>
+  /** Any Standard Schema for what the handler returns. Default: anything that is JSON. */
+  result?: StandardSchemaV1<Returned, Result>
+  /** The unit of isolation that its jobs belong to. Default `'default'`. */
+  queue?: string
+  /** The capability that a worker must offer to run it. Default `'default'`. */
+  tag?: string
+  retry?: {
+    /** How often a job may be started in all, 1 to 1000. Default 3. */
+    attempts?: number
+    /** How long to wait between attempts. Default `'exponential'`: from 1 s to 1 h, with jitter. */
+    backoff?: BackoffOptions
+  }
+  /** Time limit of one attempt; `ctx.signal` fires when it has passed. Default: none. */
+  timeout?: Duration
+}
+
+/** A definition that producers and workers share. Make one with `defineTask`. */
+export interface Task<Input = unknown, Payload = unknown, Returned = unknown, Result = unknown> {
+  readonly name: string
+  readonly queue: string
+  readonly tag: string
+  readonly maxAttempts: number
+  readonly backoff: Backoff
+  readonly timeoutMs: number | undefined
+  readonly payload: StandardSchemaV1<Input, Payload> | undefined
+  readonly result: StandardSchemaV1<Returned, Result> | undefined
+  /** Bind the function that does the work; hand the binding to `createWorker`. */
+  handle(run: HandlerFunction<Payload, Returned>): Handler
+}
+
+export interface RunningJob<Payload> {
+  readonly id: JobId
+  readonly task: string
+  readonly payload: Payload
+  /** 1 on the first attempt. */
+  readonly attempt: number
+  readonly maxAttempts: number
+  readonly priority: number
+  readonly createdAt: Date
+}
+
+export interface JobContext {
+  /** Fires when the attempt's time is up or the worker must stop; the reason says which. */
+  readonly signal: AbortSignal
+}
+
+export type HandlerFunction<Payload, Returned> = (
+  job: RunningJob<Payload>,
+  ctx: JobContext,
+) => Returned | Promise<Returned>
+
+/** A task together with the function that does its work. */
+export interface Handler {
+  readonly task: Task
+  readonly run: HandlerFunction<unknown, unknown>
+}
+
+const NAME_LENGTH = 200
+const LABEL_LENGTH = 100
+
+export function defineTask<Input = unknown, Payload = Input, Returned = unknown, Result = Returned>(
+  options: TaskOptions<Input, Payload, Returned, Result>,
+): Task<Input, Payload, Returned, Result> {
+  const name = checkLabel('name', options.name, NAME_LENGTH)
+  const attempts = options.retry?.attempts ?? 3
+  if (!Number.isInteger(attempts) || attempts < 1 || attempts > 1000) {
+    throw new LongshoreError(
+      'TASK_INVALID',
+      `task ${name}: retry.attempts must be a whole number from 1 to 1000; got ${attempts}`,
+    )
+  }
+  const task: Task<Input, Payload, Returned, Result> = {
+    name,
+    queue: checkLabel('queue', options.queue ?? 'default', LABEL_LENGTH),
+    tag: checkLabel('tag', options.tag ?? 'default', LABEL_LENGTH),
+    maxAttempts: attempts,
+    backoff: toBackoff(options.retry?.backoff ?? 'exponential'),
+    timeoutMs: options.timeout === undefined ? undefined : toMs(options.timeout, `task ${name}: timeout`),
+    payload: checkSchema(name, 'payload', options.payload),
+    result: checkSchema(name, 'result', options.result),
+    handle: run => ({ task: task as unknown as Task, run: run as HandlerFunction<unknown, unknown> }),
+  }
+  return Object.freeze(task)
+}
+
+/** A name that goes into Postgres, Redis keys, logs and metrics: bounded, and free of control characters. */
+export function checkLabel(what: string, value: unknown, longest = LABEL_LENGTH): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is refused
+  if (typeof value === 'string' && value.length >= 1 && value.length <= longest && !/[\u0000-\u001f\u007f]/.test(value) && value.isWellFormed()) {
+    return value
+  }
+  throw new LongshoreError(
+    'TASK_INVALID',
+    `${what} must be a text of 1 to ${longest} characters without control characters; got ${JSON.stringify(value)}`,
+  )
+}
+
+function checkSchema<S extends StandardSchemaV1>(name: string, what: string, schema: S | undefined): S | undefined {
+  if (schema === undefined || typeof schema['~standard']?.validate === 'function') return schema
+  throw new LongshoreError(
+    'TASK_INVALID',
+    `task ${name}: ${what} must be a Standard Schema, such as a zod object; got ${typeof schema}`,
+  )
+}

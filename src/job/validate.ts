@@ -1,0 +1,21 @@
+/** Owns checking a value against a Standard Schema, and saying in one line what does not fit. */
+import type { StandardSchemaV1 } from '@standard-schema/spec'
+
+export type Validated = { ok: true; value: unknown } | { ok: false; problem: string }
+
+/** Synchronous where the schema is: most are, and a promise per job is not free. */
+export function validate(schema: StandardSchemaV1 | undefined, value: unknown): Validated | Promise<Validated> {
+  if (!schema) return { ok: true, value }
+  const outcome = schema['~standard'].validate(value)
+  return outcome instanceof Promise ? outcome.then(toValidated) : toValidated(outcome)
+}
+
+function toValidated(outcome: StandardSchemaV1.Result<unknown>): Validated {
+  if (!outcome.issues) return { ok: true, value: outcome.value }
+  const shown = outcome.issues.slice(0, 5).map(issue => {
+    const path = issue.path?.map(part => String(typeof part === 'object' ? part.key : part)).join('.')
+    return path ? `${path}: ${issue.message}` : issue.message
+  })
+  const more = outcome.issues.length - shown.length
+  return { ok: false, problem: shown.join('; ') + (more > 0 ? ` (and ${more} more)` : '') }
+}
