@@ -7,8 +7,8 @@
  * Answers:  { id, event: 'folder' | 'spawned' | 'ready' | 'exit' | 'refused', … }
  */
 import { execFileSync, spawn } from 'node:child_process'
-import { chmod, mkdtemp, rm } from 'node:fs/promises'
-import { readdirSync, readFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -30,16 +30,17 @@ function guard() {
     if (process.connected) process.send(message, () => {})
   }
 
-  process.on('message', async request => {
+  process.on('message', request => {
+    if (ending) return
     try {
       if (request.verb === 'folder') {
-        const folder = await mkdtemp(join(request.base, request.prefix))
+        const folder = mkdtempSync(join(request.base, request.prefix))
         folders.add(folder)
         // The servers of a root parent run as another user and have to pass through.
-        await chmod(folder, 0o755)
+        chmodSync(folder, 0o755)
         answer({ id: request.id, event: 'folder', folder })
       } else if (request.verb === 'spawn') {
-        if (!ending) start(request)
+        start(request)
       } else if (request.verb === 'signal') {
         const child = children.get(request.child)
         if (child) send(child.process, request.signal)
@@ -72,7 +73,8 @@ function guard() {
     child.stdout.setEncoding('utf8').on('data', read)
     child.stderr.setEncoding('utf8').on('data', read)
     child.on('error', error => {
-      if (child.pid === undefined) answer({ id, event: 'exit', code: -1, signal: null, output: String(error) })
+      if (child.pid === undefined)
+        answer({ id, event: 'exit', code: -1, signal: null, output: String(error) })
     })
     if (child.pid === undefined) return
     children.set(id, { process: child, endSignal })
@@ -142,7 +144,10 @@ function childrenOf(parent) {
 
 function pgrep(parent) {
   try {
-    return execFileSync('pgrep', ['-P', String(parent)], { encoding: 'utf8' }).split('\n').filter(Boolean).map(Number)
+    return execFileSync('pgrep', ['-P', String(parent)], { encoding: 'utf8' })
+      .split('\n')
+      .filter(Boolean)
+      .map(Number)
   } catch {
     return []
   }

@@ -84,7 +84,8 @@ export function openGuardian(): Guardian {
   /** Only if somebody killed the guardian itself: the parent then does its work, as well as it can. */
   async function endWithoutGuardian(): Promise<void> {
     for (const { pid } of running) killQuietly(pid)
-    for (const [id, tell] of listeners) tell({ id, event: 'refused', reason: 'the guardian process was killed' })
+    for (const [id, tell] of listeners)
+      tell({ id, event: 'refused', reason: 'the guardian process was killed' })
     for (const folder of folders) {
       await rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }).catch(() => {})
     }

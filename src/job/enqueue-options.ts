@@ -60,7 +60,10 @@ export function toShape(task: Task, options: JobOptions): Shape {
   if (runAt !== undefined) {
     const ms = runAt instanceof Date ? runAt.getTime() : Number.NaN
     if (!(ms >= 0 && ms <= LAST_RUN_AT_MS)) {
-      throw new LongshoreError('JOB_INVALID', `runAt must be a Date between 1970 and 2109; got ${String(runAt)}`)
+      throw new LongshoreError(
+        'JOB_INVALID',
+        `runAt must be a Date between 1970 and 2109; got ${String(runAt)}`,
+      )
     }
     shape.runAt = ms
   }

@@ -15,7 +15,10 @@ export function encodeJson(value: unknown, maxBytes: number): EncodedJson {
   try {
     text = JSON.stringify(value)
   } catch (error) {
-    return { ok: false, problem: `cannot be written as JSON: ${error instanceof Error ? error.message : error}` }
+    return {
+      ok: false,
+      problem: `cannot be written as JSON: ${error instanceof Error ? error.message : error}`,
+    }
   }
   if (text === undefined) return { ok: false, problem: 'is undefined, which JSON cannot hold' }
   // A toJSON method may have brought in what the walk could not see; lone surrogates and NUL show as escapes.
@@ -44,7 +47,9 @@ function findProblem(value: unknown, path: string, depth: number): string | unde
     case 'boolean':
       return undefined
     case 'undefined':
-      return path === '' || path.endsWith(']') ? `${at(path)} is undefined, which JSON cannot hold` : undefined
+      return path === '' || path.endsWith(']')
+        ? `${at(path)} is undefined, which JSON cannot hold`
+        : undefined
     case 'object':
       return value === null ? undefined : findObjectProblem(value, path, depth)
     default:

@@ -98,7 +98,13 @@ export function defineTask<Input = unknown, Payload = Input, Returned = unknown,
 /** A name that goes into Postgres, Redis keys, logs and metrics: bounded, and free of control characters. */
 export function checkLabel(what: string, value: unknown, longest = LABEL_LENGTH): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is refused
-  if (typeof value === 'string' && value.length >= 1 && value.length <= longest && !/[\u0000-\u001f\u007f]/.test(value) && value.isWellFormed()) {
+  if (
+    typeof value === 'string' &&
+    value.length >= 1 &&
+    value.length <= longest &&
+    !/[\u0000-\u001f\u007f]/.test(value) &&
+    value.isWellFormed()
+  ) {
     return value
   }
   throw new LongshoreError(
@@ -107,7 +113,11 @@ export function checkLabel(what: string, value: unknown, longest = LABEL_LENGTH)
   )
 }
 
-function checkSchema<S extends StandardSchemaV1>(name: string, what: string, schema: S | undefined): S | undefined {
+function checkSchema<S extends StandardSchemaV1>(
+  name: string,
+  what: string,
+  schema: S | undefined,
+): S | undefined {
   if (schema === undefined || typeof schema['~standard']?.validate === 'function') return schema
   throw new LongshoreError(
     'TASK_INVALID',

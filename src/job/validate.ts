@@ -4,7 +4,10 @@ import type { StandardSchemaV1 } from '@standard-schema/spec'
 export type Validated = { ok: true; value: unknown } | { ok: false; problem: string }
 
 /** Synchronous where the schema is: most are, and a promise per job is not free. */
-export function validate(schema: StandardSchemaV1 | undefined, value: unknown): Validated | Promise<Validated> {
+export function validate(
+  schema: StandardSchemaV1 | undefined,
+  value: unknown,
+): Validated | Promise<Validated> {
   if (!schema) return { ok: true, value }
   const outcome = schema['~standard'].validate(value)
   return outcome instanceof Promise ? outcome.then(toValidated) : toValidated(outcome)

@@ -1,20 +1,69 @@
-/** Owns connections to Postgres: the connection string, the pool and its settings. */
+/** Owns connections to Postgres: how to reach it, the pool and its settings. */
 import pg from 'pg'
 import { LongshoreError } from '../job/errors.ts'
+import type { Queryable } from './queryable.ts'
 
-export function connectionConfig(url: string): pg.ClientConfig {
-  if (!/^postgres(ql)?:\/\//.test(url)) {
-    throw new LongshoreError(
-      'CONFIG_INVALID',
-      'the Postgres connection string must start with postgres:// or postgresql://; set DATABASE_URL or pass `postgres`',
-    )
-  }
-  return { connectionString: url, application_name: 'longshore', keepAlive: true }
+/** A connection string, or the settings of the `pg` driver. */
+export type PostgresConfig = string | pg.ClientConfig
+
+/** A call that got no answer in this time is given up; its connection is replaced. */
+const CALL_TIMEOUT_MS = 30_000
+
+export interface Pool extends Queryable {
+  /** Rows as arrays of the texts that Postgres sent: the cheapest form, for the hot calls. */
+  queryTexts(text: string, values: unknown[]): Promise<(string | null)[][]>
+  /** Run `work` in a transaction of its own. */
+  transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>
+  end(): Promise<void>
 }
 
-/** A pool that never ends the process by an unhandled 'error': a broken idle connection is simply replaced. */
-export function openPool(url: string, max: number, onError: (error: Error) => void): pg.Pool {
-  const pool = new pg.Pool({ ...connectionConfig(url), max, idleTimeoutMillis: 30_000 })
+export function connectionConfig(postgres: PostgresConfig): pg.ClientConfig {
+  if (typeof postgres === 'string' && !/^postgres(ql)?:\/\//.test(postgres)) {
+    throw new LongshoreError(
+      'CONFIG_INVALID',
+      'the Postgres connection string must start with postgres:// or postgresql://: set DATABASE_URL or pass `postgres`',
+    )
+  }
+  if (!postgres) {
+    throw new LongshoreError('CONFIG_INVALID', 'no Postgres given: set DATABASE_URL or pass `postgres`')
+  }
+  const given = typeof postgres === 'string' ? { connectionString: postgres } : postgres
+  return { application_name: 'longshore', keepAlive: true, connectionTimeoutMillis: 10_000, ...given }
+}
+
+const asTexts = { getTypeParser: () => (value: string) => value }
+
+/** A pool that never ends the process by an unhandled 'error': a broken idle connection is replaced. */
+export function openPool(postgres: PostgresConfig, max: number, onError: (error: Error) => void): Pool {
+  const pool = new pg.Pool({ ...connectionConfig(postgres), max, query_timeout: CALL_TIMEOUT_MS })
   pool.on('error', onError)
-  return pool
+  let ended: Promise<void> | undefined
+  return {
+    query: (text, values) => pool.query(text, values),
+    async queryTexts(text, values) {
+      const { rows } = await pool.query({ text, values, rowMode: 'array', types: asTexts as never })
+      return rows as (string | null)[][]
+    },
+    async transaction(work) {
+      const client = await pool.connect()
+      let broken: Error | undefined
+      try {
+        await client.query('begin')
+        const result = await work(client)
+        await client.query('commit')
+        return result
+      } catch (error) {
+        await client.query('rollback').catch((failure: Error) => {
+          broken = failure
+        })
+        throw error
+      } finally {
+        client.release(broken)
+      }
+    },
+    end() {
+      ended ??= pool.end()
+      return ended
+    },
+  }
 }

@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import pg from 'pg'
 import { LongshoreError } from '../job/errors.ts'
-import { connectionConfig } from './connect.ts'
+import { connectionConfig, type PostgresConfig } from './connect.ts'
 import type { Queryable } from './queryable.ts'
 import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from './schema-name.ts'
 import { checkServerVersion } from './server-version.ts'
@@ -16,8 +16,8 @@ import { checkServerVersion } from './server-version.ts'
 export const HISTORY_DAYS_AHEAD = 14
 
 export interface MigrateOptions {
-  /** Connection string of the database, for a user that may create the schema. */
-  postgres: string
+  /** The database, as a user that may create the schema. */
+  postgres: PostgresConfig
   /** Schema to install into. Default `longshore`. */
   schema?: string
   /** Change nothing; only report the steps that are left. Default false. */
@@ -88,7 +88,11 @@ async function dryRun(client: Queryable, schema: string, options: MigrateOptions
   return steps
 }
 
-async function applyAll(client: Queryable, schema: string, options: MigrateOptions): Promise<MigrationStep[]> {
+async function applyAll(
+  client: Queryable,
+  schema: string,
+  options: MigrateOptions,
+): Promise<MigrationStep[]> {
   const taken: MigrationStep[] = []
   const done = (step: MigrationStep) => {
     taken.push(step)
@@ -100,10 +104,10 @@ async function applyAll(client: Queryable, schema: string, options: MigrateOptio
       const left = await stepsLeft(client, schema)
       if (!left.migrations.some(m => m.version === migration.version)) return
       await client.query(inSchema(schema, migration.sql))
-      await client.query(inSchema(schema, 'insert into longshore.migrations (version, name) values ($1, $2)'), [
-        migration.version,
-        migration.name,
-      ])
+      await client.query(
+        inSchema(schema, 'insert into longshore.migrations (version, name) values ($1, $2)'),
+        [migration.version, migration.name],
+      )
       done(toStep(schema, migration))
     })
   }

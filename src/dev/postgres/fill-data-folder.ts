@@ -1,0 +1,87 @@
+/**
+ * Owns the first content of a data folder: a new database, or a copy of a primary. It is made in a folder inside and
+ * moved up at the end, `PG_VERSION` last, so that a process killed halfway never leaves what looks like a database.
+ */
+import { chmod, mkdir, readdir, readFile, rename, rm, rmdir, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { LongshoreError } from '../../job/errors.ts'
+import type { Guardian } from '../guardian.ts'
+import { canEnter, giveToServer, serverUser } from '../server-user.ts'
+import { POSTGRES_ENV, type PostgresBinaries } from './binaries.ts'
+
+const WORKSHOP = 'longshore-partial'
+
+/** Makes the folder usable by the server; true if it has to be filled. */
+export async function prepareDataFolder(dataDir: string, major: number): Promise<boolean> {
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  if (!(await canEnter(dirname(dataDir)))) {
+    throw new LongshoreError(
+      'STORE_UNAVAILABLE',
+      `the data folder ${dataDir} cannot be entered by uid ${serverUser?.uid}, as which the servers of root run: choose one outside of 0700 folders`,
+    )
+  }
+  if (serverUser && (await stat(dataDir)).uid !== serverUser.uid) await giveToServer(dataDir)
+  await chmod(dataDir, 0o700)
+  await rm(join(dataDir, WORKSHOP), { recursive: true, force: true })
+  const made = (await readFile(join(dataDir, 'PG_VERSION'), 'utf8').catch(() => '')).trim()
+  if (made === String(major)) return false
+  if (made) {
+    throw new LongshoreError(
+      'STORE_UNSUPPORTED',
+      `the data folder ${dataDir} was made by Postgres ${made}, this is Postgres ${major}: choose another folder or delete it`,
+    )
+  }
+  const entries = (await readdir(dataDir)).filter(name => name !== 'lost+found')
+  if (entries.length === 0) return true
+  throw new LongshoreError(
+    'STORE_UNSUPPORTED',
+    `the data folder ${dataDir} is not empty and holds no database (${entries.slice(0, 3).join(', ')} …): choose another`,
+  )
+}
+
+export async function fillDataFolder(
+  dataDir: string,
+  fill: (folder: string) => Promise<void>,
+): Promise<void> {
+  const workshop = join(dataDir, WORKSHOP)
+  await mkdir(workshop, { mode: 0o700 })
+  await giveToServer(workshop)
+  await fill(workshop)
+  const entries = await readdir(workshop)
+  const sorted = [...entries.filter(name => name !== 'PG_VERSION'), 'PG_VERSION']
+  for (const name of sorted) await rename(join(workshop, name), join(dataDir, name))
+  await rmdir(workshop)
+}
+
+export async function initialize(
+  guardian: Guardian,
+  binaries: PostgresBinaries,
+  folder: string,
+  isTemporary: boolean,
+): Promise<void> {
+  const exit = await guardian.run({
+    command: join(binaries.bin, 'initdb'),
+    // `--no-sync` concerns only these first files: a temporary folder does not outlive a power cut.
+    args: [
+      ...[
+        '--pgdata',
+        folder,
+        '--username',
+        'postgres',
+        '--auth',
+        'trust',
+        '--encoding',
+        'UTF8',
+        '--no-locale',
+      ],
+      ...['--no-instructions', ...(isTemporary ? ['--no-sync'] : [])],
+    ],
+    env: POSTGRES_ENV,
+    user: serverUser,
+  })
+  if (exit.code === 0) return
+  throw new LongshoreError(
+    'STORE_UNAVAILABLE',
+    `initdb of Postgres ${binaries.version} failed (exit code ${exit.code}): ${exit.output.trim()}. Set DATABASE_URL to use another server`,
+  )
+}

@@ -1,0 +1,146 @@
+/** Owns a Redis or Valkey server of our own: folders, configuration, readiness. */
+import { chmod, mkdir, stat, writeFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { LongshoreError } from '../../job/errors.ts'
+import { type Certificate, makeCertificate } from '../certificate.ts'
+import type { GuardedProcess } from '../guarded-process.ts'
+import type { Guardian } from '../guardian.ts'
+import { failedStart, startOwnedServer } from '../owned-server.ts'
+import { canEnter, giveToServer, serverUser, temporaryBase } from '../server-user.ts'
+import type { Store } from '../store.ts'
+import type { NativeRedis } from './program.ts'
+import type { RedisOptions } from './start-redis.ts'
+
+export interface NativePlan {
+  readonly program: NativeRedis
+  readonly choice: string
+  readonly options: RedisOptions
+  readonly onStopped: () => Promise<void>
+}
+
+const START_LIMIT_MS = 60_000
+
+export async function runNative(guardian: Guardian, plan: NativePlan): Promise<Store> {
+  const { program, options } = plan
+  const folder = await guardian.makeFolder(await temporaryBase())
+  const dataDir = await prepareDataFolder(options.dataDir ? resolve(options.dataDir) : join(folder, 'data'))
+  const certificate = options.tls ? await makeCertificate(guardian, folder) : undefined
+  const aclFile = options.users && join(folder, 'users.acl')
+  if (aclFile) await writeForServer(aclFile, `${options.users?.join('\n')}\n`)
+
+  const server = await startOwnedServer({
+    name: `${program.product} ${program.version}`,
+    port: options.port,
+    stopSignal: 'SIGTERM',
+    async launch(port) {
+      const configFile = join(folder, 'redis.conf')
+      await writeForServer(configFile, configuration({ port, dataDir, certificate, aclFile, options }))
+      return launch(guardian, program, configFile, port, options.replicaOf !== undefined)
+    },
+    onStopped: plan.onStopped,
+  })
+  return {
+    url: `${certificate ? 'rediss' : 'redis'}://127.0.0.1:${server.port}`,
+    version: program.version,
+    choice: plan.choice,
+    dataDir,
+    ca: certificate?.ca,
+    get pid() {
+      return server.pid
+    },
+    stop: server.stop,
+    kill: server.kill,
+    restart: server.restart,
+  }
+}
+
+async function prepareDataFolder(dataDir: string): Promise<string> {
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  if (!(await canEnter(dirname(dataDir)))) {
+    throw new LongshoreError(
+      'STORE_UNAVAILABLE',
+      `the data folder ${dataDir} cannot be entered by uid ${serverUser?.uid}, as which the servers of root run: choose one outside of 0700 folders`,
+    )
+  }
+  if (serverUser && (await stat(dataDir)).uid !== serverUser.uid) await giveToServer(dataDir)
+  return dataDir
+}
+
+async function writeForServer(file: string, text: string): Promise<void> {
+  await writeFile(file, text)
+  await chmod(file, 0o600)
+  await giveToServer(file)
+}
+
+interface Configuration {
+  readonly port: number
+  readonly dataDir: string
+  readonly certificate: Certificate | undefined
+  readonly aclFile: string | undefined
+  readonly options: RedisOptions
+}
+
+function configuration({ port, dataDir, certificate, aclFile, options }: Configuration): string {
+  const { replicaOf } = options
+  return [
+    'bind 127.0.0.1',
+    'daemonize no',
+    // A primary that is stopped would wait 10 s for replicas that lag.
+    'shutdown-timeout 1',
+    // Or it waits 5 s for more replicas before it feeds the first.
+    'repl-diskless-sync-delay 0',
+    `dir "${dataDir}"`,
+    // Only a folder that is kept is worth writing to; what was answered then survives a SIGKILL of the server.
+    ...(options.dataDir ? ['appendonly yes', 'appendfsync everysec'] : ['appendonly no', 'save ""']),
+    ...(certificate ? [`port 0`, `tls-port ${port}`, ...tls(certificate)] : [`port ${port}`]),
+    ...(aclFile ? [`aclfile "${aclFile}"`] : []),
+    ...(replicaOf ? replication(replicaOf, certificate !== undefined) : []),
+    ...(options.settings ?? []),
+    '',
+  ].join('\n')
+}
+
+function tls({ certFile, keyFile }: Certificate): string[] {
+  return [
+    `tls-cert-file "${certFile}"`,
+    `tls-key-file "${keyFile}"`,
+    `tls-ca-cert-file "${certFile}"`,
+    'tls-auth-clients no',
+  ]
+}
+
+function replication(primary: Store, hasTls: boolean): string[] {
+  const { hostname, port, protocol } = new URL(primary.url)
+  if ((protocol === 'rediss:') !== hasTls || hasTls) {
+    throw new LongshoreError(
+      'STORE_UNSUPPORTED',
+      'a replica of a Redis with TLS is not supported: leave out { tls: true }',
+    )
+  }
+  return [`replicaof ${hostname} ${port}`]
+}
+
+/** The log is ours: a port can be answered by someone else's server, but this line only by the one we started. */
+async function launch(
+  guardian: Guardian,
+  program: NativeRedis,
+  configFile: string,
+  port: number,
+  isReplica: boolean,
+): Promise<GuardedProcess> {
+  const server = await guardian.serve({
+    command: program.command,
+    args: [configFile, '--logfile', '', '--loglevel', 'notice'],
+    env: program.env,
+    user: serverUser,
+    readyLine: isReplica
+      ? '(MASTER|PRIMARY) <-> REPLICA sync: (Finished with success|(Master|Primary) accepted a Partial)'
+      : 'Ready to accept connections',
+    endSignal: 'SIGTERM',
+  })
+  const limit = setTimeout(() => server.signal('SIGKILL'), START_LIMIT_MS)
+  await server.untilReady()
+  clearTimeout(limit)
+  if (server.exit) throw failedStart(`${program.product} ${program.version}`, port, server.exit)
+  return server
+}

@@ -1,0 +1,36 @@
+/** The public API, by name. */
+export type { BackoffOptions } from './job/backoff.ts'
+export type { Duration } from './job/duration.ts'
+export type { JobOptions } from './job/enqueue-options.ts'
+export { type ErrorCode, LongshoreError, NonRetryableError } from './job/errors.ts'
+export type {
+  FinishedJob,
+  FinishedState,
+  Job,
+  JobRef,
+  JobState,
+  StoredError,
+  UnfinishedState,
+} from './job/job.ts'
+export { type JobId, newJobId } from './job/job-id.ts'
+export {
+  defineTask,
+  type Handler,
+  type HandlerFunction,
+  type JobContext,
+  type RunningJob,
+  type Task,
+  type TaskOptions,
+} from './job/task.ts'
+export type { PostgresConfig } from './postgres/connect.ts'
+export { type MigrateOptions, type MigrationStep, migrate } from './postgres/migrate.ts'
+export type { Queryable } from './postgres/queryable.ts'
+export {
+  createProducer,
+  type EnqueueOptions,
+  type Producer,
+  type ProducerOptions,
+} from './producer/create-producer.ts'
+export type { WaitOptions } from './producer/wait-for-job.ts'
+export type { Logger } from './runtime/logger.ts'
+export { createWorker, type StopOptions, type Worker, type WorkerOptions } from './worker/create-worker.ts'

@@ -1,0 +1,82 @@
+/**
+ * Owns one connection of its own that listens for notifications and carries the small periodic calls (beat, upkeep),
+ * so that neither waits behind jobs for a place in the pool. Reconnects by itself; `onGap` tells that notifications
+ * may have been missed meanwhile.
+ */
+import pg from 'pg'
+import { pauseMs } from '../runtime/retry.ts'
+import { connectionConfig, type PostgresConfig } from './connect.ts'
+import type { Queryable } from './queryable.ts'
+
+export interface Listener extends Queryable {
+  close(): Promise<void>
+}
+
+const PAUSES = { firstMs: 50, maxMs: 2000 }
+
+export async function openListener(options: {
+  postgres: PostgresConfig
+  /** Full channel names, see `channelName`. */
+  channels: string[]
+  onNotify: (channel: string, payload: string) => void
+  onGap: () => void
+  onError: (error: Error) => void
+}): Promise<Listener> {
+  let client: pg.Client | undefined
+  let isClosed = false
+  let timer: NodeJS.Timeout | undefined
+  let failures = 0
+
+  const connect = async () => {
+    const next = new pg.Client({ ...connectionConfig(options.postgres), query_timeout: 30_000 })
+    next.on('error', () => lost(next))
+    next.on('end', () => lost(next))
+    next.on('notification', message => options.onNotify(message.channel, message.payload ?? ''))
+    try {
+      await next.connect()
+      for (const channel of options.channels) await next.query(`listen ${next.escapeIdentifier(channel)}`)
+    } catch (error) {
+      next.removeAllListeners('end')
+      await next.end().catch(() => undefined) // it may never have been open
+      throw error
+    }
+    client = next
+    failures = 0
+  }
+
+  const lost = (which: pg.Client) => {
+    if (isClosed || which !== client) return
+    client = undefined
+    reconnect()
+  }
+
+  const reconnect = () => {
+    if (isClosed) return
+    failures++
+    timer = setTimeout(
+      () => {
+        connect().then(
+          () => (isClosed ? client?.end() : options.onGap()),
+          (error: Error) => {
+            options.onError(error)
+            reconnect()
+          },
+        )
+      },
+      pauseMs(failures, PAUSES),
+    )
+  }
+
+  await connect()
+  return {
+    query(text, values) {
+      if (!client) return Promise.reject(new Error('connection terminated: the listener is reconnecting'))
+      return client.query(text, values)
+    },
+    async close() {
+      isClosed = true
+      clearTimeout(timer)
+      await client?.end()
+    },
+  }
+}

@@ -1,0 +1,85 @@
+/** The verb *read*: jobs by id, from the unfinished and from the history. */
+import type { FinishedJob, Job, StoredError } from '../job/job.ts'
+import type { JobId } from '../job/job-id.ts'
+import type { Queryable } from './queryable.ts'
+import { inSchema } from './schema-name.ts'
+
+const READ = `
+  select j.id, j.state, j.payload, j.attempts, j.max_attempts, j.created_at, j.started_at, j.worker_id, j.error,
+    longshore.priority_of(j.score) as priority, longshore.run_at_of(j.score) as run_at, l.task, l.queue,
+    null::timestamptz as finished_at, null::jsonb as result,
+    exists (
+      select from longshore.workers w
+      where w.beat_at > now() - interval '15 seconds' and l.queue = any (w.queues) and l.task = any (w.tasks)
+        and l.tag = any (w.tags) and l.constraint_tag = any (w.constraint_tags)
+    ) as has_worker
+  from longshore.jobs j left join longshore.lanes l on l.id = j.lane
+  where j.id = any ($1)
+  union all
+  select f.id, f.state, f.payload, f.attempts, f.max_attempts, f.created_at, f.started_at, f.worker_id, f.error,
+    longshore.priority_of(f.score), longshore.run_at_of(f.score), l.task, l.queue, f.finished_at, f.result, false
+  from longshore.finished_jobs f left join longshore.lanes l on l.id = f.lane
+  where f.id = any ($1)`
+
+export async function readJobs(db: Queryable, schema: string, ids: JobId[]): Promise<Job[]> {
+  const { rows } = await db.query(inSchema(schema, READ), [ids])
+  return rows.map(toJob)
+}
+
+/** Those of the jobs that have ended: cheaper than `readJobs`, for many at once. */
+export async function readFinishedJobs(db: Queryable, schema: string, ids: JobId[]): Promise<FinishedJob[]> {
+  const { rows } = await db.query(
+    inSchema(schema, 'select f.id from longshore.finished_jobs f where f.id = any ($1)'),
+    [ids],
+  )
+  const jobs =
+    rows.length === 0
+      ? []
+      : await readJobs(
+          db,
+          schema,
+          rows.map(row => row['id'] as JobId),
+        )
+  return jobs.filter(job => job.isFinished)
+}
+
+function toJob(row: Record<string, unknown>): Job {
+  const facts = {
+    id: row['id'] as JobId,
+    task: String(row['task']),
+    queue: String(row['queue']),
+    payload: row['payload'],
+    priority: row['priority'] as number,
+    runAt: row['run_at'] as Date,
+    createdAt: row['created_at'] as Date,
+    attempts: row['attempts'] as number,
+    maxAttempts: row['max_attempts'] as number,
+    error: row['error'] as StoredError | null,
+  }
+  const state = row['state'] as Job['state']
+  const ended = {
+    isFinished: true as const,
+    startedAt: row['started_at'] as Date | null,
+    finishedAt: row['finished_at'] as Date,
+  }
+  switch (state) {
+    case 'waiting':
+    case 'scheduled':
+    case 'ready':
+      return { ...facts, state, isFinished: false, hasWorker: row['has_worker'] as boolean }
+    case 'running':
+      return {
+        ...facts,
+        state,
+        isFinished: false,
+        startedAt: row['started_at'] as Date,
+        workerId: row['worker_id'] as number,
+      }
+    case 'succeeded':
+      return { ...facts, ...ended, state, result: row['result'] ?? null }
+    case 'failed':
+    case 'cancelled':
+    case 'dependency_failed':
+      return { ...facts, ...ended, state }
+  }
+}

@@ -1,0 +1,65 @@
+/** The life of a worker's row: one per process start. */
+import type { JobId } from '../job/job-id.ts'
+import type { Queryable } from './queryable.ts'
+import { inSchema } from './schema-name.ts'
+
+export interface WorkerFacts {
+  name: string
+  queues: string[]
+  tasks: string[]
+  tags: string[]
+  constraintTags: string[]
+}
+
+/** Returns the id, new for each start. */
+export async function registerWorker(db: Queryable, schema: string, facts: WorkerFacts): Promise<number> {
+  const { rows } = await db.query(
+    inSchema(
+      schema,
+      `insert into longshore.workers (name, queues, tasks, tags, constraint_tags)
+       values ($1, $2, $3, $4, $5) returning id`,
+    ),
+    [facts.name, facts.queues, facts.tasks, facts.tags, facts.constraintTags],
+  )
+  return rows[0]?.['id'] as number
+}
+
+export async function unregisterWorker(db: Queryable, schema: string, workerId: number): Promise<void> {
+  await db.query(inSchema(schema, 'delete from longshore.workers where id = $1'), [workerId])
+}
+
+export async function beat(db: Queryable, schema: string, workerId: number): Promise<void> {
+  await db.query(inSchema(schema, 'update longshore.workers set beat_at = now() where id = $1'), [workerId])
+}
+
+/** Whether whoever makes a job ready must ring this worker. */
+export async function setListening(
+  db: Queryable,
+  schema: string,
+  workerId: number,
+  isListening: boolean,
+): Promise<void> {
+  await db.query(inSchema(schema, 'update longshore.workers set listening = $2 where id = $1'), [
+    workerId,
+    isListening,
+  ])
+}
+
+/** The tasks of lanes, by lane id. */
+export async function readLanes(db: Queryable, schema: string): Promise<Map<number, string>> {
+  const { rows } = await db.query(inSchema(schema, 'select id, task from longshore.lanes'))
+  return new Map(rows.map(row => [row['id'] as number, row['task'] as string]))
+}
+
+/** Every run that Postgres believes this worker holds. Reads the whole table: only after an unclear failure. */
+export async function readLeases(
+  db: Queryable,
+  schema: string,
+  workerId: number,
+): Promise<{ id: JobId; leaseToken: string }[]> {
+  const { rows } = await db.query(
+    inSchema(schema, 'select id, lease_token::text as token from longshore.jobs where worker_id = $1'),
+    [workerId],
+  )
+  return rows.map(row => ({ id: row['id'] as JobId, leaseToken: row['token'] as string }))
+}

@@ -1,0 +1,113 @@
+/** The verbs *settle* and *claim*, in one round trip: end runs, and be handed the next jobs. */
+import type { StoredError } from '../job/job.ts'
+import type { JobId } from '../job/job-id.ts'
+import type { Pool } from './connect.ts'
+import { inSchema } from './schema-name.ts'
+
+/** How a run ended, as the worker that held the lease reports it. */
+export type Outcome = { id: JobId; leaseToken: string } & (
+  | { kind: 'succeeded' /** JSON text, or null for none. */; result: string | null }
+  | { kind: 'failed'; error: StoredError }
+  | { kind: 'retry'; error: StoredError; delayMs: number }
+  | { kind: 'released' }
+)
+
+/** Values as Postgres sent them: most are needed once, some never. */
+export interface ClaimedJob {
+  id: JobId
+  lane: number
+  leaseToken: string
+  attempt: number
+  maxAttempts: number
+  score: number
+  createdAt: string
+  /** JSON text. */
+  payload: string
+}
+
+export interface Exchange {
+  claimed: ClaimedJob[]
+  /** Somebody held these rows just now: settle them again. */
+  busy: Set<string>
+  /** The lease was gone: nothing was changed, and nothing can be. */
+  lost: Set<string>
+}
+
+const CALL = `select id, answer, lane, lease_token, attempts, max_attempts, score,
+  (extract(epoch from created_at) * 1000)::bigint, payload
+  from longshore.settle_and_claim($1, $2, $3, $4, $5, $6)`
+
+/** Settle `outcomes` and claim at most `limit` jobs. Safe to repeat: what was settled before is not settled again. */
+export async function settleAndClaim(
+  pool: Pool,
+  schema: string,
+  workerId: number,
+  outcomes: readonly Outcome[],
+  limit: number,
+): Promise<Exchange> {
+  const rows = await pool.queryTexts(inSchema(schema, CALL), [workerId, ...settleArguments(outcomes), limit])
+  const exchange: Exchange = { claimed: [], busy: new Set(), lost: new Set() }
+  for (const [
+    id,
+    answer,
+    lane,
+    token,
+    attempt,
+    maxAttempts,
+    score,
+    createdAt,
+    payload,
+  ] of rows as string[][]) {
+    if (answer === 'claimed') {
+      exchange.claimed.push({
+        id: id as JobId,
+        lane: Number(lane),
+        leaseToken: token as string,
+        attempt: Number(attempt),
+        maxAttempts: Number(maxAttempts),
+        score: Number(score),
+        createdAt: createdAt as string,
+        payload: payload as string,
+      })
+    } else if (answer === 'busy') exchange.busy.add(id as string)
+    else exchange.lost.add(id as string)
+  }
+  return exchange
+}
+
+/** Successes travel as arrays in id order, with the few results in a map; whatever else ended travels as a list. */
+function settleArguments(outcomes: readonly Outcome[]): [string, string, string | null, string | null] {
+  const succeeded: (Outcome & { kind: 'succeeded' })[] = []
+  const others: object[] = []
+  for (const outcome of outcomes) {
+    switch (outcome.kind) {
+      case 'succeeded':
+        succeeded.push(outcome)
+        break
+      case 'failed':
+        others.push({ id: outcome.id, token: outcome.leaseToken, outcome: 'failed', error: outcome.error })
+        break
+      case 'retry':
+        others.push({
+          id: outcome.id,
+          token: outcome.leaseToken,
+          outcome: 'retry',
+          error: outcome.error,
+          delayMs: outcome.delayMs,
+        })
+        break
+      case 'released':
+        others.push({ id: outcome.id, token: outcome.leaseToken, outcome: 'released' })
+        break
+    }
+  }
+  succeeded.sort((a, b) => (a.id < b.id ? -1 : 1))
+  const results: string[] = []
+  for (const { id, result } of succeeded) if (result !== null) results.push(`"${id}":${result}`)
+  return [
+    `{${succeeded.map(outcome => outcome.id).join(',')}}`,
+    `{${succeeded.map(outcome => outcome.leaseToken).join(',')}}`,
+    results.length > 0 ? `{${results.join(',')}}` : null,
+    others.length > 0 ? JSON.stringify(others) : null,
+  ]
+}

@@ -1,0 +1,26 @@
+/** Owns which failures of Postgres pass by themselves, so that trying again makes sense. */
+
+const CODES = new Set([
+  '40001', // serialization failure
+  '40P01', // deadlock
+  '53300', // too many connections
+  '55P03', // lock not available in time
+  '57P01', // shut down by an administrator
+  '57P02', // crash shutdown
+  '57P03', // starting up
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ETIMEDOUT',
+])
+
+/** Errors of the driver itself carry no code. */
+const MESSAGES =
+  /connection terminated|connection ended|timeout exceeded when trying to connect|query read timeout|client has encountered a connection error/i
+
+export function isTransientError(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  const code = (error as { code?: unknown }).code
+  if (typeof code === 'string') return CODES.has(code) || code.startsWith('08')
+  return MESSAGES.test(error.message)
+}

@@ -1,0 +1,24 @@
+/** The lease for upkeep: a row in Postgres, by the database's clock. */
+import type { Queryable } from '../postgres/queryable.ts'
+import { inSchema } from '../postgres/schema-name.ts'
+
+/** Take or renew the lease. Returns the epoch, or null while somebody else leads. */
+export async function lead(
+  db: Queryable,
+  schema: string,
+  holder: string,
+  leaseMs: number,
+): Promise<string | null> {
+  const { rows } = await db.query(inSchema(schema, 'select longshore.lead($1, $2)::text as epoch'), [
+    holder,
+    leaseMs,
+  ])
+  return (rows[0]?.['epoch'] as string | null) ?? null
+}
+
+/** Give the lease back, so that another need not wait until it runs out. */
+export async function resign(db: Queryable, schema: string, holder: string): Promise<void> {
+  await db.query(inSchema(schema, "update longshore.leader set expires_at = '-infinity' where holder = $1"), [
+    holder,
+  ])
+}

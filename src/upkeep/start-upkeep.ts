@@ -1,0 +1,82 @@
+/**
+ * Upkeep: the duties that somebody must do for the whole deployment, done by whoever holds the lease. Duties are one
+ * file each: due jobs, history. Holding the lease twice would do no harm to them; it only saves work.
+ */
+import type { Pool } from '../postgres/connect.ts'
+import type { Queryable } from '../postgres/queryable.ts'
+import { isTransientError } from '../postgres/transient-error.ts'
+import type { Logger } from '../runtime/logger.ts'
+import { keepHistory } from './keep-history.ts'
+import { lead, resign } from './lead.ts'
+import { createDueJobs } from './promote-due-jobs.ts'
+
+export interface Upkeep {
+  /** A job was scheduled that is due before the next regular look. */
+  onDue(): void
+  stop(): Promise<void>
+}
+
+const LEASE_MS = 3000
+const RENEW_MS = 1000
+const HISTORY_MS = 10 * 60_000
+
+export function startUpkeep(options: {
+  /** Carries the small periodic calls; its own connection, so that they never wait behind jobs. */
+  db: Queryable
+  /** For the duties that need a transaction. */
+  pool: Pool
+  schema: string
+  /** Who leads, unique per process start. */
+  holder: string
+  logger: Logger
+}): Upkeep {
+  const { db, pool, schema, holder, logger } = options
+  const dueJobs = createDueJobs({ db, schema, onError: report })
+  let isLeader = false
+  let isStopped = false
+  let renewing: Promise<void> = Promise.resolve()
+  let historyAt = 0
+
+  function report(error: unknown): void {
+    if (isStopped) return
+    if (isTransientError(error)) logger.info({ err: error }, 'upkeep could not reach Postgres; trying again')
+    else logger.error({ err: error }, 'upkeep failed; trying again')
+  }
+
+  const renew = async () => {
+    const epoch = await lead(db, schema, holder, LEASE_MS)
+    if (isStopped) return
+    if (isLeader !== (epoch !== null))
+      logger.info({ epoch }, epoch === null ? 'upkeep: others lead' : 'upkeep: leads')
+    isLeader = epoch !== null
+    if (!isLeader) return dueJobs.stop()
+    dueJobs.start()
+    if (Date.now() >= historyAt) {
+      historyAt = Date.now() + HISTORY_MS
+      await keepHistory(pool, schema)
+    }
+  }
+
+  const turn = () => {
+    renewing = renew().catch(error => {
+      isLeader = false
+      dueJobs.stop()
+      report(error)
+    })
+  }
+  turn()
+  const timer = setInterval(() => renewing.then(() => isStopped || turn()), RENEW_MS)
+
+  return {
+    onDue() {
+      if (isLeader) dueJobs.lookNow()
+    },
+    async stop() {
+      isStopped = true
+      clearInterval(timer)
+      dueJobs.stop()
+      await renewing
+      await resign(db, schema, holder)
+    },
+  }
+}

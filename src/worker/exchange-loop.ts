@@ -1,0 +1,200 @@
+/**
+ * Owns the traffic between a worker and Postgres: each call settles what has ended and claims what may start. At most
+ * two calls are under way (one costs 40 %, four gain nothing); what ends meanwhile makes up the next one.
+ */
+import type { ClaimedJob, Exchange, Outcome } from '../postgres/settle-and-claim.ts'
+import { isTransientError } from '../postgres/transient-error.ts'
+import type { WorkerSettings } from '../runtime/config.ts'
+import type { Logger } from '../runtime/logger.ts'
+import { pauseMs } from '../runtime/retry.ts'
+
+export interface ExchangeLoop {
+  /** Look for jobs now. */
+  look(): void
+  /** A run has ended; its handler may still be inside. */
+  settle(outcome: Outcome): void
+  /** A handler has returned: its permit is free. */
+  freePermit(): void
+  stopClaiming(): void
+  /** Resolves when every outcome is settled and no call is under way. */
+  idle(): Promise<void>
+}
+
+const IN_FLIGHT = 2
+const MOST_OUTCOMES = 1000
+const MOST_CLAIMED = 500
+const PAUSES = { firstMs: 50, maxMs: 2000 }
+const BUSY_PAUSE_MS = 5
+
+export function createExchangeLoop(options: {
+  settings: WorkerSettings
+  exchange: (outcomes: readonly Outcome[], limit: number) => Promise<Exchange>
+  /** Starts the jobs; each takes one permit until `freePermit`. */
+  onClaimed: (jobs: ClaimedJob[]) => void
+  /** A claim may have been committed without our knowing: runs nobody works on must be given back. */
+  onUnclearClaim: () => void
+  /** No call is under way and a permit is free. */
+  onIdle: () => void
+  onFull: () => void
+  logger: Logger
+}): ExchangeLoop {
+  const { settings, logger } = options
+  let outcomes: Outcome[] = []
+  let calls = 0
+  let taken = 0 // permits: jobs whose handler has not returned
+  let reserved = 0 // permits asked for in calls under way
+  let batch = settings.claimBatchSize
+  let hasBacklog = false // the last claim came back full
+  let mustLook = false
+  let isClaiming = true
+  let isScheduled = false
+  let failures = 0
+  let pausedUntil: NodeJS.Timeout | undefined
+  const onSettled: (() => void)[] = []
+
+  const schedule = () => {
+    if (isScheduled) return
+    isScheduled = true
+    // Runs that end in one turn of the event loop travel together.
+    setImmediate(() => {
+      isScheduled = false
+      pump()
+    })
+  }
+
+  const pump = () => {
+    while (calls < IN_FLIGHT && !pausedUntil) {
+      const free = isClaiming ? settings.maxConcurrentTasks - taken - reserved : 0
+      const limit = Math.max(0, Math.min(free, batch))
+      const wantsJobs = limit > 0 && (mustLook || hasBacklog)
+      if (outcomes.length === 0 && !wantsJobs) break
+      mustLook = false
+      const sent = outcomes.length <= MOST_OUTCOMES ? outcomes : outcomes.slice(0, MOST_OUTCOMES)
+      outcomes = sent === outcomes ? [] : outcomes.slice(MOST_OUTCOMES)
+      calls++
+      reserved += limit
+      call(sent, limit)
+    }
+    if (calls > 0 || outcomes.length > 0) return
+    for (const resolve of onSettled.splice(0)) resolve()
+    if (!isClaiming || pausedUntil) return
+    if (taken < settings.maxConcurrentTasks) options.onIdle()
+    else options.onFull()
+  }
+
+  const call = async (sent: Outcome[], limit: number) => {
+    try {
+      const answer = await options.exchange(sent, limit)
+      failures = 0
+      reserved -= limit
+      calls--
+      settleAgain(sent, answer)
+      if (limit > 0) {
+        hasBacklog = answer.claimed.length === limit
+        if (hasBacklog) batch = Math.min(MOST_CLAIMED, Math.max(batch, settings.claimBatchSize) * 2)
+        else if (answer.claimed.length < settings.claimBatchSize) batch = settings.claimBatchSize
+      }
+      if (answer.claimed.length > 0) {
+        taken += answer.claimed.length
+        options.onClaimed(answer.claimed)
+      }
+    } catch (error) {
+      reserved -= limit
+      calls--
+      await recover(error, sent, limit)
+    }
+    schedule()
+  }
+
+  const settleAgain = (sent: readonly Outcome[], answer: Exchange) => {
+    if (answer.lost.size > 0) {
+      logger.warn({ jobs: [...answer.lost] }, 'the lease of these jobs was gone when their runs ended')
+    }
+    if (answer.busy.size === 0) return
+    const busy = sent.filter(outcome => answer.busy.has(outcome.id))
+    // While anything else is under way the next call takes them along; alone they would spin.
+    if (calls > 0 || answer.claimed.length > 0) outcomes.push(...busy)
+    else {
+      setTimeout(() => {
+        outcomes.push(...busy)
+        schedule()
+      }, BUSY_PAUSE_MS)
+    }
+  }
+
+  const recover = async (error: unknown, sent: Outcome[], limit: number): Promise<void> => {
+    if (limit > 0) options.onUnclearClaim()
+    if (isTransientError(error)) {
+      logger.info({ err: error }, 'could not reach Postgres; trying again')
+      outcomes.push(...sent)
+    } else if (sent.length > 1) {
+      // One bad outcome must not hold up its neighbours.
+      for (const outcome of sent) await settleAlone(outcome)
+      return
+    } else {
+      logger.error(
+        { err: error, jobs: sent.map(outcome => outcome.id) },
+        'Postgres refused a call; trying again',
+      )
+      outcomes.push(...sent.map(outcome => refuseResult(outcome, error)))
+    }
+    failures++
+    if (pausedUntil) return
+    mustLook = true
+    pausedUntil = setTimeout(
+      () => {
+        pausedUntil = undefined
+        schedule()
+      },
+      pauseMs(failures, PAUSES),
+    )
+  }
+
+  const settleAlone = async (outcome: Outcome) => {
+    try {
+      settleAgain([outcome], await options.exchange([outcome], 0))
+    } catch (error) {
+      await recover(error, [outcome], 0)
+    }
+  }
+
+  return {
+    look() {
+      mustLook = true
+      schedule()
+    },
+    settle(outcome) {
+      outcomes.push(outcome)
+      schedule()
+    },
+    freePermit() {
+      taken--
+      schedule()
+    },
+    stopClaiming() {
+      isClaiming = false
+      schedule()
+    },
+    idle() {
+      return new Promise(resolve => {
+        onSettled.push(resolve)
+        schedule()
+      })
+    },
+  }
+}
+
+/** A success whose result Postgres will not take ends as a failure that says so. */
+function refuseResult(outcome: Outcome, error: unknown): Outcome {
+  if (outcome.kind !== 'succeeded' || outcome.result === null) return outcome
+  const message = error instanceof Error ? error.message : String(error)
+  return {
+    id: outcome.id,
+    leaseToken: outcome.leaseToken,
+    kind: 'failed',
+    error: {
+      code: 'RESULT_REFUSED',
+      message: `the handler succeeded, but Postgres refused its result: ${message}`,
+    },
+  }
+}

@@ -1,0 +1,98 @@
+/**
+ * Owns how an idle worker in direct mode learns of new jobs. Two ways, chosen by the rate of jobs:
+ * *flowing*: it looks every 2 ms, and nobody has to notify it, so a busy system commits without NOTIFY;
+ * *listening*: it says so in its row, and whoever makes a job ready rings. The poll interval is only the fall-back.
+ */
+export interface WakeUp {
+  /** Nothing is under way and a permit is free. */
+  onIdle(): void
+  onClaimed(jobs: number): void
+  /** No permit is free: bells should go to others. */
+  onFull(): void
+  onRing(): void
+  stop(): void
+}
+
+const FLOW_LOOK_MS = 2
+const WINDOW_MS = 100
+/** Below this many jobs in a window a flowing worker goes to listen: 100 a second. */
+const FEW_JOBS = 10
+/** From this many bells in a window on a listening worker looks by itself: 200 a second. */
+const MANY_RINGS = 20
+/** A commit that looked for listeners just before we were one shows itself by then. */
+const SECOND_LOOK_MS = 25
+
+export function createWakeUp(options: {
+  pollIntervalMs: number
+  /** Write the worker's row; resolves when committed. */
+  setListening: (isListening: boolean) => Promise<void>
+  /** Look for jobs now. */
+  look: () => void
+  onError: (error: unknown) => void
+}): WakeUp {
+  let mode: 'flowing' | 'switching' | 'listening' = 'flowing'
+  let timer: NodeJS.Timeout | undefined
+  let secondLook: NodeJS.Timeout | undefined
+  let windowStart = performance.now()
+  let count = 0
+  let isStopped = false
+
+  /** Jobs while flowing, bells while listening. Returns the count of a window that has just ended. */
+  const turnWindow = (): number | undefined => {
+    if (performance.now() - windowStart <= WINDOW_MS) return undefined
+    const ended = count
+    windowStart = performance.now()
+    count = 0
+    return ended
+  }
+
+  const switchTo = (next: 'flowing' | 'listening') => {
+    mode = 'switching'
+    options
+      .setListening(next === 'listening')
+      .then(() => {
+        mode = next
+      })
+      .catch(error => {
+        mode = 'flowing'
+        options.onError(error)
+      })
+      .finally(() => {
+        if (isStopped) return
+        windowStart = performance.now()
+        count = 0
+        options.look()
+        if (mode === 'listening') secondLook = setTimeout(options.look, SECOND_LOOK_MS)
+      })
+  }
+
+  return {
+    onIdle() {
+      clearTimeout(timer)
+      if (isStopped) return
+      if (mode === 'flowing' && (turnWindow() ?? FEW_JOBS) < FEW_JOBS) {
+        switchTo('listening')
+        return
+      }
+      timer = setTimeout(options.look, mode === 'flowing' ? FLOW_LOOK_MS : options.pollIntervalMs)
+    },
+    onClaimed(jobs) {
+      if (mode === 'flowing') count += jobs
+    },
+    onFull() {
+      if (mode === 'listening' && !isStopped) switchTo('flowing')
+    },
+    onRing() {
+      if (isStopped) return
+      options.look()
+      if (mode !== 'listening') return
+      turnWindow()
+      if (++count >= MANY_RINGS) switchTo('flowing')
+    },
+    stop() {
+      isStopped = true
+      clearTimeout(timer)
+      clearTimeout(secondLook)
+    },
+  }
+}
