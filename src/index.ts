@@ -32,5 +32,6 @@ export {
   type ProducerOptions,
 } from './producer/create-producer.ts'
 export type { WaitOptions } from './producer/wait-for-job.ts'
+export { createRelay, type Relay, type RelayOptions } from './relay/create-relay.ts'
 export type { Logger } from './runtime/logger.ts'
 export { createWorker, type StopOptions, type Worker, type WorkerOptions } from './worker/create-worker.ts'

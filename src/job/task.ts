@@ -97,12 +97,11 @@ export function defineTask<Input = unknown, Payload = Input, Returned = unknown,
 
 /** A name that goes into Postgres, Redis keys, logs and metrics: bounded, and free of control characters. */
 export function checkLabel(what: string, value: unknown, longest = LABEL_LENGTH): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is refused
   if (
     typeof value === 'string' &&
     value.length >= 1 &&
     value.length <= longest &&
-    !/[\u0000-\u001f\u007f]/.test(value) &&
+    !/\p{Cc}/u.test(value) &&
     value.isWellFormed()
   ) {
     return value

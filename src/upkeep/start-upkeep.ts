@@ -19,6 +19,7 @@ export interface Upkeep {
 const LEASE_MS = 3000
 const RENEW_MS = 1000
 const HISTORY_MS = 10 * 60_000
+const HISTORY_RETRY_MS = 5000
 
 export function startUpkeep(options: {
   /** Carries the small periodic calls; its own connection, so that they never wait behind jobs. */
@@ -51,10 +52,17 @@ export function startUpkeep(options: {
     isLeader = epoch !== null
     if (!isLeader) return dueJobs.stop()
     dueJobs.start()
-    if (Date.now() >= historyAt) {
-      historyAt = Date.now() + HISTORY_MS
-      await keepHistory(pool, schema)
-    }
+    if (performance.now() < historyAt) return
+    // A failure here (most likely a lock that was not to be had) must not end the term.
+    await keepHistory(pool, schema).then(
+      () => {
+        historyAt = performance.now() + HISTORY_MS
+      },
+      error => {
+        historyAt = performance.now() + HISTORY_RETRY_MS
+        report(error)
+      },
+    )
   }
 
   const turn = () => {
@@ -76,7 +84,10 @@ export function startUpkeep(options: {
       clearInterval(timer)
       dueJobs.stop()
       await renewing
-      await resign(db, schema, holder)
+      // Without an answer the lease runs out by itself.
+      await resign(db, schema, holder).catch(error =>
+        logger.info({ err: error }, 'could not give the lease back'),
+      )
     },
   }
 }

@@ -1,0 +1,51 @@
+#!/usr/bin/env node
+/** The command line: `longshore <command>`, one file a command. Exit codes: 0 done, 1 failed, 2 wrong usage. */
+import { readFileSync } from 'node:fs'
+import { Command } from 'commander'
+import { LongshoreError } from '../job/errors.ts'
+import { addDevCommand } from './dev.ts'
+import { addMigrateCommand } from './migrate.ts'
+import { addRelayCommand } from './relay.ts'
+import { addWorkerCommand } from './worker.ts'
+
+const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+  version: string
+}
+
+const program = new Command('longshore')
+  .description('Background jobs for TypeScript services: Postgres decides, Redis hints.')
+  .version(version)
+  .showHelpAfterError('(add --help for the options)')
+  .configureHelp({ sortSubcommands: true })
+  .exitOverride()
+
+addMigrateCommand(program)
+addRelayCommand(program)
+addWorkerCommand(program)
+addDevCommand(program)
+
+try {
+  await program.parseAsync()
+} catch (error) {
+  process.exitCode = report(error)
+}
+
+function report(error: unknown): number {
+  // Commander has already told what is wrong; asking for help or the version is no failure.
+  if (
+    error instanceof Error &&
+    'exitCode' in error &&
+    'code' in error &&
+    String(error.code).startsWith('commander.')
+  ) {
+    return error.exitCode === 0 ? 0 : 2
+  }
+  if (error instanceof LongshoreError) {
+    process.stderr.write(`longshore: ${error.message} [${error.code}]\n`)
+    return error.code === 'CONFIG_INVALID' ? 2 : 1
+  }
+  process.stderr.write(
+    `longshore: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
+  )
+  return 1
+}

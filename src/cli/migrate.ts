@@ -1,0 +1,33 @@
+/** `longshore migrate`: install or upgrade the schema. */
+import type { Command } from 'commander'
+import { migrate } from '../postgres/migrate.ts'
+import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+
+export function addMigrateCommand(program: Command): void {
+  const command = program
+    .command('migrate')
+    .description('install or upgrade the database schema; safe to run from many processes at once')
+    .option('--dry-run', 'print the SQL that would run, change nothing')
+    .option('--json', 'print the steps as JSON')
+  addDatabaseOptions(command).action(
+    async (options: DatabaseOptions & { dryRun?: boolean; json?: boolean }) => {
+      const steps = await migrate({
+        postgres: requireDatabaseUrl(options),
+        schema: options.schema,
+        dryRun: options.dryRun ?? false,
+        onStep: step => {
+          if (options.json) return
+          if (options.dryRun) process.stdout.write(`-- ${step.kind} ${step.name}\n${step.sql.trimEnd()}\n\n`)
+          else process.stdout.write(`${step.kind} ${step.name}\n`)
+        },
+      })
+      if (options.json) {
+        const shown = steps.map(({ kind, name }) => ({ kind, name }))
+        process.stdout.write(
+          `${JSON.stringify({ schema: options.schema, dryRun: options.dryRun ?? false, steps: shown })}\n`,
+        )
+      } else if (options.dryRun) process.stdout.write(`-- ${steps.length} steps would run\n`)
+      else process.stdout.write(steps.length === 0 ? 'nothing to do: the schema is current\n' : 'done\n')
+    },
+  )
+}

@@ -1,0 +1,27 @@
+/** Owns the options that most commands share. */
+import { type Command, Option } from 'commander'
+import { LongshoreError } from '../job/errors.ts'
+import { DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
+
+export interface DatabaseOptions {
+  databaseUrl?: string
+  schema: string
+}
+
+export function addDatabaseOptions(command: Command): Command {
+  return command
+    .addOption(new Option('--database-url <url>', 'where Postgres is').env('DATABASE_URL'))
+    .addOption(
+      new Option('--schema <name>', 'schema of the installation')
+        .env('LONGSHORE_SCHEMA')
+        .default(DEFAULT_SCHEMA),
+    )
+}
+
+export function requireDatabaseUrl(options: DatabaseOptions): string {
+  if (options.databaseUrl) return options.databaseUrl
+  throw new LongshoreError(
+    'CONFIG_INVALID',
+    'no database given: pass --database-url postgres://user@host/name or set DATABASE_URL',
+  )
+}

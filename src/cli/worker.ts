@@ -1,0 +1,63 @@
+/** `longshore worker <module>`: run the handlers that a module exports. */
+import { resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { Command } from 'commander'
+import { LongshoreError } from '../job/errors.ts'
+import type { Handler } from '../job/task.ts'
+import { createWorker } from '../worker/create-worker.ts'
+import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { untilSignal } from './until-signal.ts'
+
+interface Options extends DatabaseOptions {
+  tags?: string[]
+  queues?: string[]
+  name?: string
+  maxConcurrentTasks?: number
+  claimBatchSize?: number
+  pollIntervalMs?: number
+}
+
+export function addWorkerCommand(program: Command): void {
+  const command = program
+    .command('worker')
+    .argument('<module>', 'a module whose default export (or export `handlers`) is a list of task.handle(…)')
+    .description('run a worker process with the handlers of a module')
+    .option('--tags <tag...>', 'tags to offer (default: those of the tasks)')
+    .option('--queues <queue...>', 'queues to serve (default: those of the tasks)')
+    .option('--name <name>', 'name in logs and tables (default: host and process id)')
+    .option('--max-concurrent-tasks <n>', 'jobs at once (MAX_CONCURRENT_TASKS, default 1000)', Number)
+    .option('--claim-batch-size <n>', 'jobs in one claim (CLAIM_BATCH_SIZE, default 50)', Number)
+    .option(
+      '--poll-interval-ms <n>',
+      'fall-back interval of an idle worker (POLL_INTERVAL_MS, default 100)',
+      Number,
+    )
+  addDatabaseOptions(command).action(async (module: string, { databaseUrl, ...options }: Options) => {
+    const postgres = requireDatabaseUrl({ ...options, ...(databaseUrl ? { databaseUrl } : {}) })
+    const worker = createWorker({ ...options, postgres, handlers: await loadHandlers(module) })
+    const { id } = await worker.start()
+    process.stdout.write(`longshore worker ${id}: running\n`)
+    await untilSignal(() => worker.stop())
+  })
+}
+
+async function loadHandlers(module: string): Promise<Handler[]> {
+  const path = resolve(module)
+  const loaded = (await import(pathToFileURL(path).href).catch(error => {
+    throw new LongshoreError(
+      'CONFIG_INVALID',
+      `cannot load ${path}: ${error instanceof Error ? error.message : error}`,
+      {
+        cause: error,
+      },
+    )
+  })) as { default?: unknown; handlers?: unknown }
+  const handlers = loaded.handlers ?? loaded.default
+  const isHandler = (value: unknown): value is Handler =>
+    typeof value === 'object' && value !== null && 'task' in value && 'run' in value
+  if (Array.isArray(handlers) && handlers.length > 0 && handlers.every(isHandler)) return handlers
+  throw new LongshoreError(
+    'CONFIG_INVALID',
+    `${path} must export a list of handlers: export default [task.handle(async job => { … })]`,
+  )
+}

@@ -1,0 +1,194 @@
+/**
+ * One life of a worker, from registration to deregistration: wires the exchange loop, the runs, the wake-up, the beat and
+ * the upkeep together, and takes them down in order.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import { LongshoreError } from '../job/errors.ts'
+import type { Handler } from '../job/task.ts'
+import type { Pool, PostgresConfig } from '../postgres/connect.ts'
+import { openListener } from '../postgres/listener.ts'
+import {
+  beat,
+  readLanes,
+  readLeases,
+  registerWorker,
+  setListening,
+  unregisterWorker,
+  type WorkerFacts,
+} from '../postgres/register-worker.ts'
+import { channelName } from '../postgres/schema-name.ts'
+import { type ClaimedJob, settleAndClaim } from '../postgres/settle-and-claim.ts'
+import type { WorkerSettings } from '../runtime/config.ts'
+import type { Logger } from '../runtime/logger.ts'
+import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
+import { createExchangeLoop } from './exchange-loop.ts'
+import { type Run, runJob } from './run-job.ts'
+import { createWakeUp } from './wake-up.ts'
+
+export interface WorkerLife {
+  readonly workerId: number
+  end(deadlineMs: number): Promise<void>
+}
+
+const BEAT_MS = 5000
+/** How long a stopping worker keeps trying to settle its last runs. */
+const LAST_SETTLE_MS = 10_000
+/** A lost reply may have committed a claim; its transaction may still be under way when we first look. */
+const LEASE_CHECKS_MS = [1000, 5000, 30_000]
+
+export async function beginLife(given: {
+  pool: Pool
+  postgres: PostgresConfig
+  schema: string
+  facts: WorkerFacts
+  settings: WorkerSettings
+  handlers: ReadonlyMap<string, Handler>
+  abortGraceMs: number
+  maxResultBytes: number
+  logger: Logger
+}): Promise<WorkerLife> {
+  const { pool, schema, handlers } = given
+  const workerId = await registerWorker(pool, schema, given.facts)
+  const logger = given.logger.child({ worker: workerId })
+  let lanes = await readLanes(pool, schema)
+  let isEnding = false
+
+  // By lease, not by job: a job may be claimed again while an abandoned handler is still inside.
+  const runs = new Map<string, Run>()
+  let onAllReturned: (() => void) | undefined
+  const leaseKey = (lease: { id: string; leaseToken: string }) => `${lease.id} ${lease.leaseToken}`
+
+  const startJob = (job: ClaimedJob) => {
+    const handler = handlers.get(lanes.get(job.lane) ?? '')
+    if (!handler || isEnding) return giveBack(job)
+    const lease = leaseKey(job)
+    const run = runJob(job, handler, {
+      abortGraceMs: given.abortGraceMs,
+      maxResultBytes: given.maxResultBytes,
+      logger,
+      onOutcome: outcome => loop.settle(outcome),
+      onReturn: () => {
+        runs.delete(lease)
+        loop.freePermit()
+        if (runs.size === 0) onAllReturned?.()
+      },
+    })
+    runs.set(lease, run)
+  }
+
+  const giveBack = (job: ClaimedJob) => {
+    loop.settle({ id: job.id, leaseToken: job.leaseToken, kind: 'released' })
+    loop.freePermit()
+  }
+
+  const startJobs = (jobs: ClaimedJob[]) => {
+    wakeUp.onClaimed(jobs.length)
+    if (jobs.every(job => lanes.has(job.lane))) {
+      for (const job of jobs) startJob(job)
+      return
+    }
+    readLanes(pool, schema).then(
+      read => {
+        lanes = read
+        for (const job of jobs) startJob(job)
+      },
+      error => {
+        logger.warn({ err: error }, 'could not read the lanes of claimed jobs; giving the jobs back')
+        for (const job of jobs) giveBack(job)
+      },
+    )
+  }
+
+  /** Give back runs that Postgres holds for this worker and that it knows nothing of. */
+  const checkLeases = async () => {
+    const known = new Set(runs.keys())
+    const leases = await readLeases(pool, schema, workerId)
+    const unknown = leases.filter(lease => !known.has(leaseKey(lease)) && !runs.has(leaseKey(lease)))
+    for (const lease of unknown) loop.settle({ ...lease, kind: 'released' })
+    if (unknown.length > 0)
+      logger.warn({ jobs: unknown.length }, 'gave back jobs whose claim was answered to nobody')
+  }
+
+  let leaseChecks: NodeJS.Timeout[] = []
+  const checkLeasesSoon = () => {
+    for (const timer of leaseChecks) clearTimeout(timer)
+    if (isEnding) return
+    leaseChecks = LEASE_CHECKS_MS.map(ms =>
+      setTimeout(() => {
+        checkLeases().catch(error => {
+          logger.info({ err: error }, 'could not compare leases with Postgres; trying again')
+          checkLeasesSoon()
+        })
+      }, ms),
+    )
+  }
+
+  const wakeUp = createWakeUp({
+    pollIntervalMs: given.settings.pollIntervalMs,
+    setListening: isListening => setListening(pool, schema, workerId, isListening),
+    look: () => loop.look(),
+    onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
+  })
+  const loop = createExchangeLoop({
+    settings: given.settings,
+    exchange: (outcomes, limit) => settleAndClaim(pool, schema, workerId, outcomes, limit),
+    onClaimed: startJobs,
+    onUnclearClaim: checkLeasesSoon,
+    onIdle: () => wakeUp.onIdle(),
+    onFull: () => wakeUp.onFull(),
+    logger,
+  })
+
+  let upkeep: Upkeep | undefined
+  const bell = channelName(schema, `worker_${workerId}`)
+  const listener = await openListener({
+    postgres: given.postgres,
+    channels: [bell, channelName(schema, 'due')],
+    onNotify: channel => (channel === bell ? wakeUp.onRing() : upkeep?.onDue()),
+    onGap: () => wakeUp.onRing(),
+    onError: error => logger.warn({ err: error }, 'the listening connection broke; reconnecting'),
+  })
+  upkeep = startUpkeep({ db: listener, pool, schema, holder: `worker ${workerId}`, logger })
+  const beats = setInterval(() => {
+    beat(listener, schema, workerId).catch(error => logger.info({ err: error }, 'a beat was missed'))
+  }, BEAT_MS)
+  loop.look()
+
+  const allReturned = (ms: number) =>
+    new Promise<void>(resolve => {
+      if (runs.size === 0) return resolve()
+      const timer = setTimeout(resolve, ms)
+      onAllReturned = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+
+  const end = async (deadlineMs: number) => {
+    isEnding = true
+    wakeUp.stop()
+    for (const timer of leaseChecks) clearTimeout(timer)
+    loop.stopClaiming()
+    // A claim under way may still bring jobs: they are given back at once.
+    await allReturned(deadlineMs)
+    for (const run of runs.values()) run.abort(new LongshoreError('WORKER_STOPPED', 'the worker is stopping'))
+    await allReturned(given.abortGraceMs + 100)
+    const unsettled = await Promise.race([loop.idle(), pause(LAST_SETTLE_MS, 'unsettled', { ref: false })])
+    if (unsettled) logger.error('stopping with runs that could not be settled: Postgres did not answer')
+    clearInterval(beats)
+    await upkeep.stop()
+    await unregisterWorker(pool, schema, workerId).catch(error =>
+      logger.warn({ err: error }, 'could not deregister; the row is left behind'),
+    )
+    await listener.close()
+  }
+
+  let ended: Promise<void> | undefined
+  return {
+    workerId,
+    end(deadlineMs) {
+      ended ??= end(deadlineMs)
+      return ended
+    },
+  }
+}
