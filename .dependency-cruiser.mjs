@@ -89,7 +89,7 @@ export default {
       'declared-dependencies-only',
       'A package that package.json does not name is there by luck.',
       { path: '^src/' },
-      { dependencyTypes: ['npm-no-pkg', 'npm-unknown'] },
+      { dependencyTypes: ['npm-no-pkg', 'npm-unknown'], dependencyTypesNot: ['npm-peer'] },
     ),
     rule('every-import-resolves', 'There is no such module.', { path: '^src/' }, { couldNotResolve: true }),
   ],

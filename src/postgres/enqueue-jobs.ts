@@ -44,3 +44,13 @@ export async function enqueueJobs(
   ])
   return isChecked ? new Set(rows[0]?.['made'] as string[]) : undefined
 }
+
+/** Make sure that the lane for jobs of this shape exists. */
+export async function makeLane(db: Queryable, schema: string, shape: Shape): Promise<void> {
+  await db.query(inSchema(schema, 'select longshore.find_lane($1, $2, $3, $4)'), [
+    shape.queue,
+    shape.task,
+    shape.tag,
+    shape.constraintTag,
+  ])
+}

@@ -3,14 +3,14 @@
  * at the same time outside a transaction share an insert and a commit.
  */
 
-import { type JobOptions, toShape } from '../job/enqueue-options.ts'
+import { type JobOptions, type Shape, toShape } from '../job/enqueue-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { FinishedJob, Job, JobRef } from '../job/job.ts'
 import { type JobId, newJobId, toJobId } from '../job/job-id.ts'
 import type { Task } from '../job/task.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool, type PostgresConfig } from '../postgres/connect.ts'
-import { enqueueJobs, type NewJob, shapeText } from '../postgres/enqueue-jobs.ts'
+import { enqueueJobs, makeLane, type NewJob, shapeText } from '../postgres/enqueue-jobs.ts'
 import type { Queryable } from '../postgres/queryable.ts'
 import { readJobs } from '../postgres/read-jobs.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
@@ -69,6 +69,7 @@ export interface Producer {
 
 /** Jobs in one insert: more does not make it faster (measured from 200 to 1,000: alike). */
 const CHUNK = 1000
+const MOST_KNOWN_LANES = 10_000
 const MOST_PAYLOAD_BYTES = 4 * 1024 * 1024
 const PAUSES = { firstMs: 50, maxMs: 1000, maxTries: 8 }
 
@@ -107,7 +108,10 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
   /** A chosen id may be known already. Within a caller's transaction nothing is retried: it has aborted. */
   const insert = async (jobs: NewJob[], isChecked: boolean, tx: Queryable | undefined) => {
-    if (tx) return insertChunks(tx, jobs, isChecked)
+    if (tx) {
+      await findLane(jobs[0] as NewJob)
+      return insertChunks(tx, jobs, isChecked)
+    }
     if (jobs.length === 1) return batch.add(jobs[0] as NewJob, isChecked)
     return withRetry(
       tries =>
@@ -116,6 +120,17 @@ export function createProducer(options: ProducerOptions = {}): Producer {
           : pool.transaction(own => insertChunks(own, jobs, isChecked || tries > 1)),
       { ...PAUSES, isTransient: isTransientError },
     )
+  }
+
+  /**
+   * Lanes are made outside the caller's transaction where possible: made inside two serializable ones at once, each
+   * would be a reason for the other to fail.
+   */
+  const knownLanes = new Set<string>()
+  const findLane = async ({ shape }: NewJob) => {
+    if (knownLanes.has(shape)) return
+    await makeLane(pool, schema, JSON.parse(shape) as Shape)
+    if (knownLanes.size < MOST_KNOWN_LANES) knownLanes.add(shape)
   }
 
   const insertChunks = async (db: Queryable, jobs: NewJob[], isChecked: boolean) => {

@@ -1,0 +1,42 @@
+/**
+ * Owns the longshore that is measured: a snapshot of `src/` and `migrations/`, built the way it is published. Run by
+ * tsx it would be slower: esbuild's `keepNames` adds a call for every closure, several in each job. The snapshot also
+ * keeps edits made meanwhile out of a run.
+ */
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { build } from 'tsdown'
+
+const root = fileURLToPath(new URL('../', import.meta.url))
+
+export interface LongshoreBuild {
+  /** Folder with `dist/` and `migrations/`. */
+  readonly folder: string
+  remove(): void
+}
+
+export async function buildLongshore(): Promise<LongshoreBuild> {
+  // Below node_modules, so that its dependencies are found.
+  const cache = `${root}node_modules/.cache`
+  mkdirSync(cache, { recursive: true })
+  const folder = mkdtempSync(`${cache}/longshore-bench-`)
+  writeFileSync(`${folder}/package.json`, '{ "type": "module" }\n')
+  cpSync(`${root}migrations`, `${folder}/migrations`, { recursive: true })
+  await build({
+    config: false,
+    cwd: root,
+    entry: ['src/index.ts'],
+    outDir: `${folder}/dist`,
+    unbundle: true,
+    root: 'src',
+    format: 'esm',
+    platform: 'node',
+    target: 'node20',
+    fixedExtension: false,
+    dts: false,
+    clean: false,
+    deps: { skipNodeModulesBundle: true },
+    logLevel: 'warn',
+  })
+  return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) }
+}

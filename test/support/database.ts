@@ -1,0 +1,53 @@
+/** A database of its own for a test file: cloned from the migrated template, dropped at the end. */
+import { randomBytes } from 'node:crypto'
+import pg from 'pg'
+import { afterAll, beforeAll, inject } from 'vitest'
+
+export interface TestDatabase {
+  readonly url: string
+  /** A plain connection, for looking and for forcing races. Closed by itself. */
+  connect(): Promise<pg.Client>
+  /** Rows of one statement. */
+  rows<Row = Record<string, unknown>>(text: string, values?: unknown[]): Promise<Row[]>
+}
+
+/** Call at the top of a file. `isEmpty`: without the schema. */
+export function useDatabase(options: { isEmpty?: boolean } = {}): TestDatabase {
+  const name = `longshore_test_${randomBytes(6).toString('hex')}`
+  const url = new URL(inject('adminUrl'))
+  url.pathname = `/${name}`
+  const clients: pg.Client[] = []
+  let looker: pg.Client | undefined
+
+  const connect = async () => {
+    const client = new pg.Client(url.href)
+    client.on('error', () => undefined) // tests terminate backends on purpose
+    await client.connect()
+    clients.push(client)
+    return client
+  }
+
+  beforeAll(async () => {
+    const admin = new pg.Client(inject('adminUrl'))
+    await admin.connect()
+    await admin.query(`create database ${name}${options.isEmpty ? '' : ` template ${inject('template')}`}`)
+    await admin.end()
+  })
+
+  afterAll(async () => {
+    for (const client of clients) await client.end()
+    const admin = new pg.Client(inject('adminUrl'))
+    await admin.connect()
+    await admin.query(`drop database ${name} with (force)`)
+    await admin.end()
+  })
+
+  return {
+    url: url.href,
+    connect,
+    async rows<Row>(text: string, values?: unknown[]) {
+      looker ??= await connect()
+      return (await looker.query(text, values)).rows as Row[]
+    },
+  }
+}
