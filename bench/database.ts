@@ -76,7 +76,8 @@ export async function openDatabase(options: { withStatements: boolean }): Promis
     },
     async stop() {
       await disconnect()
-      if (isGiven) await onServer(server, admin => admin.query(`drop database if exists ${NAME} with (force)`))
+      if (isGiven)
+        await onServer(server, admin => admin.query(`drop database if exists ${NAME} with (force)`))
       await server.stop()
     },
   }
@@ -100,11 +101,13 @@ async function onServer<T>(server: Store, work: (admin: pg.Client) => Promise<T>
 
 /** The parent of our backend, if that is a process of this machine. */
 async function findPostmaster(admin: pg.Client): Promise<number | undefined> {
-  const { rows } = await admin.query('select pg_backend_pid() as pid, inet_server_addr() = inet_client_addr() as here')
+  const { rows } = await admin.query(
+    'select pg_backend_pid() as pid, inet_server_addr() = inet_client_addr() as here',
+  )
   if (rows[0]?.here !== true) return undefined
   try {
     const status = readFileSync(`/proc/${rows[0].pid}/status`, 'utf8')
-    const parent = /^Name:\s*postgres$[^]*^PPid:\s*(\d+)$/m.exec(status)?.[1]
+    const parent = /^Name:\s*postgres$[\s\S]*^PPid:\s*(\d+)$/m.exec(status)?.[1]
     return parent === undefined ? undefined : Number(parent)
   } catch {
     return undefined

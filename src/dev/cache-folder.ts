@@ -9,7 +9,7 @@ import type { Guardian } from './guardian.ts'
 import { canEnter, temporaryBase } from './server-user.ts'
 import type { Environment } from './store.ts'
 
-export interface CacheEntry<T> {
+interface CacheEntry<T> {
   readonly name: string
   /** Puts the content into a folder that does not exist yet. */
   fill(folder: string): Promise<void>

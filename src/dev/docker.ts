@@ -16,7 +16,7 @@ export function isDockerAskedFor(env: Environment): boolean {
   )
 }
 
-export interface ContainerPlan {
+interface ContainerPlan {
   readonly image: string
   readonly port: number
   readonly env: Record<string, string>
@@ -50,7 +50,7 @@ export async function startContainer(plan: ContainerPlan, env: Environment): Pro
 }
 
 /** Asks the engine for a sign of life: a client library would wait long for a socket that nobody serves. */
-export async function probeDocker(env: Environment): Promise<void> {
+async function probeDocker(env: Environment): Promise<void> {
   const failures: string[] = []
   for (const place of dockerPlaces(env)) {
     const failure = await ping(place)

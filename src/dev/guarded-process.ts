@@ -18,8 +18,8 @@ export interface GuardedProcess {
   readonly pid: number
   /** Undefined while it runs. */
   readonly exit: Exit | undefined
-  /** Resolves with the ready line, or when the process ends: look at `exit`. */
-  untilReady(): Promise<void>
+  /** Resolves with the ready line, or when the process ends: look at `exit`. After `limitMs` it is killed. */
+  untilReady(limitMs: number): Promise<void>
   untilExit(): Promise<Exit>
   signal(signal: NodeJS.Signals): void
 }
@@ -64,7 +64,11 @@ export function guardedProcess(ties: Ties): GuardedProcess & { hear(answer: Answ
     get exit() {
       return exit
     },
-    untilReady: () => until(() => isReady || exit !== undefined),
+    async untilReady(limitMs) {
+      const limit = setTimeout(() => ties.signal('SIGKILL'), limitMs)
+      await until(() => isReady || exit !== undefined)
+      clearTimeout(limit)
+    },
     async untilExit() {
       await until(() => exit !== undefined)
       return exit as Exit

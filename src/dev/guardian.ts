@@ -48,13 +48,15 @@ export function openGuardian(): Guardian {
   const running = new Set<GuardedProcess>()
   let lastId = 0
   let waiting = 0
-  let isEnding = false
 
-  const gone = new Promise<void>(resolve => {
-    child.once('error', () => resolve())
-    child.once('exit', () => resolve())
+  const gone = new Promise<{ isDone: boolean }>(resolve => {
+    child.on('error', () => resolve({ isDone: false }))
+    child.once('exit', code => resolve({ isDone: code === 0 }))
   })
-  const cleaned = gone.then(() => (isEnding ? undefined : endWithoutGuardian()))
+  const cleaned = gone.then(async ({ isDone }) => {
+    if (!isDone) await endWithoutGuardian()
+    for (const [id, tell] of listeners) tell({ id, event: 'refused', reason: 'its guardian has ended' })
+  })
   child.on('message', (answer: Answer) => listeners.get(answer.id)?.(answer))
   child.unref()
   child.channel?.unref()
@@ -77,7 +79,7 @@ export function openGuardian(): Guardian {
     const id = ++lastId
     listeners.set(id, onAnswer)
     post({ id, ...request })
-    if (!child.connected) onAnswer({ id, event: 'refused', reason: 'the guardian process has ended' })
+    if (!child.connected) onAnswer({ id, event: 'refused', reason: 'its guardian has ended' })
     return id
   }
 
@@ -137,7 +139,6 @@ export function openGuardian(): Guardian {
     },
     serve: command => held(start(command)),
     async end() {
-      isEnding = true
       child.ref()
       if (child.connected) child.disconnect()
       await cleaned

@@ -3,8 +3,9 @@ import { createServer } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { LongshoreError } from '../job/errors.ts'
 import type { Exit, GuardedProcess } from './guarded-process.ts'
+import type { Store } from './store.ts'
 
-export interface ServerLife {
+interface ServerLife {
   /** `Postgres 18.4`, for messages. */
   readonly name: string
   readonly port: number | undefined
@@ -24,7 +25,7 @@ export interface OwnedServer {
 }
 
 const STOP_LIMIT_MS = 10_000
-const PORT_TRIES = 20
+const PORT_TRIES = 10
 const PORT_PAUSE_MS = 100
 
 /** Someone else has the port: another one may do. */
@@ -63,6 +64,22 @@ export async function startOwnedServer(life: ServerLife): Promise<OwnedServer> {
       await halt()
       running = (await launchOnPort(life, port)).running
     },
+  }
+}
+
+/** The server as its caller sees it. */
+export function ownedStore(
+  server: OwnedServer,
+  facts: Pick<Store, 'url' | 'version' | 'choice' | 'dataDir' | 'ca'>,
+): Store {
+  return {
+    ...facts,
+    get pid() {
+      return server.pid
+    },
+    stop: server.stop,
+    kill: server.kill,
+    restart: server.restart,
   }
 }
 

@@ -41,6 +41,18 @@ export async function temporaryBase(): Promise<string> {
   )
 }
 
+/** Makes a data folder the server's, if it can get there. */
+export async function takeOver(dataDir: string): Promise<void> {
+  if (!serverUser) return
+  if (!(await canEnter(dirname(dataDir)))) {
+    throw new LongshoreError(
+      'STORE_UNAVAILABLE',
+      `the data folder ${dataDir} cannot be entered by uid ${serverUser.uid}, as which the servers of root run: choose one outside of 0700 folders`,
+    )
+  }
+  if ((await stat(dataDir)).uid !== serverUser.uid) await giveToServer(dataDir)
+}
+
 /** Gives a file, or a folder and all in it, to the server's user. */
 export async function giveToServer(path: string): Promise<void> {
   if (!serverUser) return

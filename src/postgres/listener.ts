@@ -67,15 +67,24 @@ export async function openListener(options: {
     )
   }
 
+  const query = async (text: string, values?: unknown[]) => {
+    if (!client) throw new Error('connection terminated: the listener is reconnecting')
+    return client.query(text, values)
+  }
+
   await connect()
+  let last: Promise<unknown> = Promise.resolve()
   return {
+    // One after another: the driver takes one statement at a time.
     query(text, values) {
-      if (!client) return Promise.reject(new Error('connection terminated: the listener is reconnecting'))
-      return client.query(text, values)
+      const next = last.then(() => query(text, values))
+      last = next.catch(() => undefined) // whoever asked is told
+      return next
     },
     async close() {
       isClosed = true
       clearTimeout(timer)
+      await last
       await client?.end()
     },
   }

@@ -16,7 +16,7 @@ import { readJobs } from '../postgres/read-jobs.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
-import { createLogger, type Logger } from '../runtime/logger.ts'
+import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
 import { encodePayload } from './encode-payload.ts'
 import { createEnqueueBatch } from './enqueue-batch.ts'
@@ -75,7 +75,7 @@ const PAUSES = { firstMs: 50, maxMs: 1000, maxTries: 8 }
 
 export function createProducer(options: ProducerOptions = {}): Producer {
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
-  const logger = options.logger ?? createLogger('longshore')
+  const logger = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
   const maxPayloadBytes = options.maxPayloadBytes ?? 256 * 1024
   if (!(maxPayloadBytes > 0 && maxPayloadBytes <= MOST_PAYLOAD_BYTES)) {
     throw new LongshoreError(
@@ -107,9 +107,9 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   }
 
   /** A chosen id may be known already. Within a caller's transaction nothing is retried: it has aborted. */
-  const insert = async (jobs: NewJob[], isChecked: boolean, tx: Queryable | undefined) => {
+  const insert = async (shape: Shape, jobs: NewJob[], isChecked: boolean, tx: Queryable | undefined) => {
     if (tx) {
-      await findLane(jobs[0] as NewJob)
+      await findLane(shape)
       return insertChunks(tx, jobs, isChecked)
     }
     if (jobs.length === 1) return batch.add(jobs[0] as NewJob, isChecked)
@@ -127,10 +127,11 @@ export function createProducer(options: ProducerOptions = {}): Producer {
    * would be a reason for the other to fail.
    */
   const knownLanes = new Set<string>()
-  const findLane = async ({ shape }: NewJob) => {
-    if (knownLanes.has(shape)) return
-    await makeLane(pool, schema, JSON.parse(shape) as Shape)
-    if (knownLanes.size < MOST_KNOWN_LANES) knownLanes.add(shape)
+  const findLane = async (shape: Shape) => {
+    const lane = JSON.stringify([shape.queue, shape.task, shape.tag, shape.constraintTag])
+    if (knownLanes.has(lane)) return
+    await makeLane(pool, schema, shape)
+    if (knownLanes.size < MOST_KNOWN_LANES) knownLanes.add(lane)
   }
 
   const insertChunks = async (db: Queryable, jobs: NewJob[], isChecked: boolean) => {
@@ -144,23 +145,33 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
   return {
     async enqueue(task, payload, given = {}) {
-      const shape = shapeText(toShape(task as Task, given))
+      const shape = toShape(task as Task, given)
       const id = given.id === undefined ? newJobId() : toJobId(given.id)
       const text = await encodePayload(task as Task, payload, maxPayloadBytes)
       await whenReady()
-      const made = await insert([{ id, shape, payload: text }], given.id !== undefined, given.tx)
+      const made = await insert(
+        shape,
+        [{ id, shape: shapeText(shape), payload: text }],
+        given.id !== undefined,
+        given.tx,
+      )
       return { id, task: task.name, isNew: made === undefined || made.has(id) || given.id === undefined }
     },
 
     async enqueueMany(task, payloads, given = {}) {
-      const shape = shapeText(toShape(task as Task, given))
+      const shape = toShape(task as Task, given)
+      const common = shapeText(shape)
       const jobs: NewJob[] = []
       for (const payload of payloads) {
         const encoded = encodePayload(task as Task, payload, maxPayloadBytes)
-        jobs.push({ id: newJobId(), shape, payload: typeof encoded === 'string' ? encoded : await encoded })
+        jobs.push({
+          id: newJobId(),
+          shape: common,
+          payload: typeof encoded === 'string' ? encoded : await encoded,
+        })
       }
       await whenReady()
-      if (jobs.length > 0) await insert(jobs, false, given.tx)
+      if (jobs.length > 0) await insert(shape, jobs, false, given.tx)
       return jobs.map(job => ({ id: job.id, task: task.name, isNew: true }))
     },
 

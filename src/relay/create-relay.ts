@@ -7,7 +7,7 @@ import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool, type PostgresConfig } from '../postgres/connect.ts'
 import { openListener } from '../postgres/listener.ts'
 import { channelName, checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
-import { createLogger, type Logger } from '../runtime/logger.ts'
+import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 
 export interface RelayOptions {
@@ -26,7 +26,7 @@ export interface Relay {
 
 export function createRelay(options: RelayOptions = {}): Relay {
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
-  const logger = options.logger ?? createLogger('longshore')
+  const logger = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
   const postgres = options.postgres ?? process.env['DATABASE_URL'] ?? ''
 
   const begin = async () => {

@@ -5,12 +5,23 @@ export type { Logger }
 
 /** Level `warn` unless `LONGSHORE_LOG_LEVEL` says otherwise; to standard error, so that output stays output. */
 export function createLogger(name: string): Logger {
-  return pino(
-    {
-      name,
-      level: process.env['LONGSHORE_LOG_LEVEL'] ?? 'warn',
-      redact: ['payload', '*.payload', 'password', '*.password', 'connectionString', '*.connectionString'],
-    },
-    pino.destination(2),
-  )
+  const level = process.env['LONGSHORE_LOG_LEVEL'] ?? 'warn'
+  return pino({ name, level, serializers: { err: describeError } }, pino.destination(2))
+}
+
+/** A logger of the user's, made safe. */
+export function withSafeErrors(logger: Logger): Logger {
+  return logger.child({}, { serializers: { err: describeError } })
+}
+
+/** Errors of Postgres carry whole rows in `detail` and `where`: only what never holds user data is kept. */
+function describeError(error: unknown): unknown {
+  if (!(error instanceof Error)) return String(error)
+  const { code } = error as { code?: unknown }
+  return {
+    type: error.name,
+    message: error.message,
+    ...(code === undefined ? {} : { code }),
+    stack: error.stack,
+  }
 }

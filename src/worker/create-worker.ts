@@ -12,7 +12,7 @@ import { registerTasks } from '../postgres/register-tasks.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import { readWorkerSettings, type WorkerSettings } from '../runtime/config.ts'
-import { createLogger, type Logger } from '../runtime/logger.ts'
+import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
 import { beginLife, type WorkerLife } from './worker-life.ts'
 
@@ -56,7 +56,7 @@ const MOST_RESULT_BYTES = 4 * 1024 * 1024
 export function createWorker(options: WorkerOptions): Worker {
   const settings = readWorkerSettings(options)
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
-  const logger = options.logger ?? createLogger('longshore')
+  const logger = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
   const postgres = options.postgres ?? process.env['DATABASE_URL'] ?? ''
   const handlers = byTask(options.handlers)
   const abortGraceMs = toMs(options.abortGrace ?? '5s', 'abortGrace')

@@ -1,15 +1,18 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { defineTask, newJobId } from '../../src/index.ts'
-import { useDatabase } from '../support/database.ts'
+import { settling, workByHand } from '../support/by-hand.ts'
+import { type TestClient, useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { waitsForLock } from '../support/locks.ts'
 import { gate } from '../support/signals.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
 const note = defineTask({ name: 'note', payload: z.object({ n: z.number() }) })
 
-const countJobs = async () => (await database.rows<{ n: number }>('select count(*)::int as n from longshore.jobs'))[0]?.n
+const countJobs = async () =>
+  (await database.rows<{ n: number }>('select count(*)::int as n from longshore.jobs'))[0]?.n
 const clear = () => database.rows('truncate longshore.jobs, longshore.finished_jobs')
 
 describe('enqueue', () => {
@@ -94,7 +97,9 @@ describe('enqueue', () => {
     await clear()
     await database.rows("alter table longshore.jobs add constraint no_13 check (payload ->> 'n' <> '13')")
     const producer = deployment.producer()
-    const settled = await Promise.allSettled(Array.from({ length: 20 }, (_, n) => producer.enqueue(note, { n })))
+    const settled = await Promise.allSettled(
+      Array.from({ length: 20 }, (_, n) => producer.enqueue(note, { n })),
+    )
     expect(settled.filter(outcome => outcome.status === 'rejected')).toHaveLength(1)
     expect(settled[13]?.status).toBe('rejected')
     expect(await countJobs()).toBe(19)
@@ -171,38 +176,32 @@ describe('an id of the caller', () => {
     expect(runs.filter(n => n > 76)).toEqual([77, 80])
   })
 
-  /** A job that is claimed by a worker row of this test, ready to be settled by hand. */
-  async function claimByHand(chosen: string) {
+  /** A job with this id that runs, ready to be settled by hand. */
+  async function claimed(chosen: string) {
     const producer = deployment.producer()
     await clear()
     await producer.enqueue(note, { n: 1 }, { id: chosen })
-    const [worker] = await database.rows<{ id: number }>(
-      `insert into longshore.workers (name, queues, tasks, tags, constraint_tags)
-       values ('by hand', '{default}', '{note}', '{default}', '{c:}') returning id`,
-    )
-    const [claimed] = await database.rows<{ id: string; lease_token: string }>('select * from longshore.claim($1, 1)', [
-      worker?.id,
-    ])
-    expect(claimed?.id).toBe(chosen)
-    return { producer, workerId: worker?.id, token: claimed?.lease_token }
+    const worker = await workByHand(database, ['note'])
+    const [job] = await worker.claim(1)
+    if (job?.id !== chosen) throw new Error('the job was not claimed')
+    return { producer, settle: (client?: TestClient) => worker.settle([settling(job)], client) }
   }
-  const settleSql = 'select * from longshore.settle($1, array[$2::uuid], array[$3::bigint], null, null)'
 
   it.each(['read committed', 'repeatable read'])(
     'enqueued again while the settle of the job is not yet committed does not run it twice (%s)',
     async isolation => {
       const chosen = id()
-      const { producer, workerId, token } = await claimByHand(chosen)
+      const { producer, settle } = await claimed(chosen)
       const [settler, tx] = [await database.connect(), await database.connect()]
       await settler.query('begin')
-      await settler.query(settleSql, [workerId, chosen, token])
+      await settle(settler)
       await tx.query(`begin isolation level ${isolation}`)
       await tx.query('select 1')
       const again = producer.enqueue(note, { n: 2 }, { id: chosen, tx }).then(
         ref => ref.isNew,
         (error: { code?: string }) => error.code,
       )
-      await waitsForLock(tx)
+      await waitsForLock(database, tx)
       await settler.query('commit')
       // Above READ COMMITTED the caller's snapshot is too old to know: it must try the transaction again.
       expect(await again).toBe(isolation === 'read committed' ? false : '40001')
@@ -214,24 +213,14 @@ describe('an id of the caller', () => {
 
   it('enqueued again in an open transaction does not hold up the settle of the job', async () => {
     const chosen = id()
-    const { producer, workerId, token } = await claimByHand(chosen)
+    const { producer, settle } = await claimed(chosen)
     const tx = await database.connect()
     await tx.query('begin')
     expect(await producer.enqueue(note, { n: 2 }, { id: chosen, tx })).toMatchObject({ isNew: false })
-    expect(await database.rows(settleSql, [workerId, chosen, token])).toEqual([])
+    expect(await settle()).toEqual([])
     await tx.query('commit')
     expect(await countJobs()).toBe(0)
   })
-
-  async function waitsForLock(client: { processID?: number | null }) {
-    for (;;) {
-      const [row] = await database.rows<{ waits: boolean }>(
-        "select coalesce(wait_event_type = 'Lock', false) as waits from pg_stat_activity where pid = $1",
-        [client.processID],
-      )
-      if (row?.waits) return
-    }
-  }
 })
 
 describe('bad input is refused with a code, the value and what to do', () => {
@@ -248,7 +237,9 @@ describe('bad input is refused with a code, the value and what to do', () => {
     [{ id: 'not-a-uuid' }, 'a job id is a UUID'],
     [{ prioritty: 5 } as object, 'unknown option "prioritty"'],
   ])('%j', async (options, part) => {
-    await expect(deployment.producer().enqueue(note, { n: 1 }, options)).rejects.toMatchObject(refuse('JOB_INVALID', part))
+    await expect(deployment.producer().enqueue(note, { n: 1 }, options)).rejects.toMatchObject(
+      refuse('JOB_INVALID', part),
+    )
   })
 
   it.each([
@@ -259,7 +250,9 @@ describe('bad input is refused with a code, the value and what to do', () => {
     [{ tag: 'a\u0000b' }, 'TASK_INVALID', 'without control characters'],
     [{ queue: 'q'.repeat(101) }, 'TASK_INVALID', 'queue must be'],
   ])('%j', async (options, code, part) => {
-    await expect(deployment.producer().enqueue(note, { n: 1 }, options)).rejects.toMatchObject(refuse(code, part))
+    await expect(deployment.producer().enqueue(note, { n: 1 }, options)).rejects.toMatchObject(
+      refuse(code, part),
+    )
   })
 
   it('a payload that does not fit its schema, or that cannot be stored', async () => {
@@ -283,7 +276,9 @@ describe('bad input is refused with a code, the value and what to do', () => {
     }
     const cycle: Record<string, unknown> = {}
     cycle['self'] = cycle
-    await expect(producer.enqueue(free, cycle)).rejects.toMatchObject(refuse('PAYLOAD_REFUSED', 'refers to itself'))
+    await expect(producer.enqueue(free, cycle)).rejects.toMatchObject(
+      refuse('PAYLOAD_REFUSED', 'refers to itself'),
+    )
   })
 
   it('stores hostile but legal payloads as they are', async () => {

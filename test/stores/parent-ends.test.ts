@@ -26,16 +26,18 @@ function guardiansOf(parent: number): number[] {
 }
 
 describe('when the parent is gone', () => {
-  it('no server and no temporary folder is left after its SIGKILL', async () => {
+  it('no server, guardian or temporary folder is left after its SIGKILL', async () => {
     const parent = await spawnParent()
     expect(isRunning(parent.postgres.pid)).toBe(true)
     expect(isRunning(parent.redis.pid)).toBe(true)
+    const guardians = isLinux ? guardiansOf(parent.process.pid as number) : []
     parent.process.kill('SIGKILL')
     await expectNothingLeft(parent)
+    await until(() => guardians.every(pid => !isRunning(pid)))
   })
 
   it('no server and no temporary folder is left when it ends by itself without stop()', async () => {
-    const parent = await spawnParent({ then: 'leave' })
+    const parent = await spawnParent({ andThen: 'leave' })
     await expectNothingLeft(parent)
   })
 
@@ -43,14 +45,6 @@ describe('when the parent is gone', () => {
     const parent = await spawnParent({ spawn: { detached: true } })
     process.kill(-(parent.process.pid as number), 'SIGINT')
     await expectNothingLeft(parent)
-  })
-
-  it.skipIf(!isLinux)('guardians end as well (reads /proc, needs Linux)', async () => {
-    const parent = await spawnParent()
-    const guardians = guardiansOf(parent.process.pid as number)
-    expect(guardians).toHaveLength(2)
-    parent.process.kill('SIGKILL')
-    await until(() => guardians.every(pid => !isRunning(pid)))
   })
 
   it.skipIf(!isLinux)('a killed guardian takes its server along (reads /proc, needs Linux)', async () => {

@@ -1,10 +1,13 @@
 import { existsSync } from 'node:fs'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
+import { openGuardian } from '../../src/dev/guardian.ts'
 import { type PostgresOptions, type Store, startPostgres } from '../../src/dev/index.ts'
 import { freePort } from '../../src/dev/owned-server.ts'
+import { tryBinaries } from '../../src/dev/postgres/binaries.ts'
 import {
   bareEnv,
   hasLocalPostgres,
@@ -73,12 +76,6 @@ describe('the default Postgres', () => {
     expect(await query(store.url, 'select 1 as one')).toEqual([{ one: 1 }])
   })
 
-  it('starts beside DATABASE_URL when a server of its own is asked for', async () => {
-    const own = await start({ own: true, env: bareEnv({ DATABASE_URL: store.url }) })
-    expect(own.url).not.toBe(store.url)
-    expect(own.pid).toBeGreaterThan(0)
-  })
-
   it('feeds a replica that streams', async () => {
     const replica = await start({ replicaOf: store })
     expect(await query(replica.url, 'select pg_is_in_recovery() as standby')).toEqual([{ standby: true }])
@@ -93,8 +90,11 @@ describe('the default Postgres', () => {
   })
 })
 
-it('stop() ends the server, removes its folder, and may be called again', async () => {
-  const store = await start()
+it('a server of its own starts beside DATABASE_URL, ends with stop(), which may be called again', async () => {
+  const store = await start({
+    own: true,
+    env: bareEnv({ DATABASE_URL: 'postgres://nobody@nowhere/nothing' }),
+  })
   const { pid, dataDir } = store
   await Promise.all([store.stop(), store.stop()])
   await store.stop()
@@ -104,19 +104,44 @@ it('stop() ends the server, removes its folder, and may be called again', async 
   await expect(store.restart()).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' })
 })
 
-it.skipIf(!hasLocalPostgres)(
-  'LONGSHORE_POSTGRES=local uses the machine’s own, replica included (needs a Postgres on this machine)',
-  async () => {
-    const store = await start({ env: bareEnv({ LONGSHORE_POSTGRES: 'local' }) })
+describe.skipIf(!hasLocalPostgres)('the machine’s own Postgres (needs one on this machine)', () => {
+  it('is used with LONGSHORE_POSTGRES=local, replica included; one that is too old is passed over', async () => {
+    const folder = await testFolder()
+    for (const name of ['postgres', 'initdb']) {
+      await writeProgram(folder, name, 'echo "postgres (PostgreSQL) 13.4"')
+    }
+    const env = bareEnv({ LONGSHORE_POSTGRES: 'local' })
+    const store = await start({ env: { ...env, PATH: `${folder}:${env['PATH']}` } })
     expect(store.choice).toMatch(/the machine's own in .*, LONGSHORE_POSTGRES=local/)
-    const replica = await start({ replicaOf: store, env: bareEnv({ LONGSHORE_POSTGRES: 'local' }) })
+    expect(Number.parseInt(store.version, 10)).toBeGreaterThanOrEqual(14)
+    const replica = await start({ replicaOf: store, env })
     expect(await query(replica.url, 'select pg_is_in_recovery() as standby')).toEqual([{ standby: true }])
-  },
-)
+  })
+})
+
+it('a Postgres that is too old is named', async () => {
+  const folder = await testFolder()
+  for (const name of ['postgres', 'initdb']) {
+    await writeProgram(folder, name, 'echo "postgres (PostgreSQL) 13.4"')
+  }
+  const guardian = openGuardian()
+  onTestFinished(() => guardian.end())
+  await expect(tryBinaries(guardian, folder)).rejects.toThrow(
+    /Postgres 13\.4 in .* too old: longshore needs 14/,
+  )
+})
 
 describe('a folder that is kept', () => {
+  let folder: string
+  let dataDir: string
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'stores-test-'))
+    await chmod(folder, 0o755)
+    dataDir = join(folder, 'data')
+  })
+  afterAll(() => rm(folder, { recursive: true, force: true }))
+
   it('holds what was committed before kill -9, under a fixed port', async () => {
-    const dataDir = join(await testFolder(), 'data')
     const port = await freePort()
     const first = await start({ dataDir, port })
     await query(first.url, 'create table kept as select 1 as n')
@@ -134,7 +159,6 @@ describe('a folder that is kept', () => {
   })
 
   it('starts although the pid in its stale lock belongs to another program now', async () => {
-    const dataDir = join(await testFolder(), 'data')
     const store = await start({ dataDir })
     await store.kill()
     const lock = join(dataDir, 'postmaster.pid')
@@ -144,38 +168,47 @@ describe('a folder that is kept', () => {
   })
 
   it('is refused to a second server while the first one runs', async () => {
-    const dataDir = join(await testFolder(), 'data')
     const store = await start({ dataDir })
     await expect(startPostgres({ dataDir, env: bareEnv() })).rejects.toThrow(/already runs on/)
     expect(await query(store.url, 'select 1 as one')).toEqual([{ one: 1 }])
   })
 
-  it('is filled again after an initdb that was cut off, and refused if it holds something else', async () => {
-    const dataDir = await testFolder()
-    await mkdir(join(dataDir, 'longshore-partial/base'), { recursive: true })
-    const store = await start({ dataDir })
-    await store.stop()
+  it('is not started on a port in use, or with a setting that Postgres refuses', async () => {
+    const taken = createServer().listen(0, '127.0.0.1')
+    onTestFinished(() => void taken.close())
+    await new Promise(resolve => taken.once('listening', resolve))
+    const { port } = taken.address() as { port: number }
+    await expect(startPostgres({ dataDir, port, env: bareEnv() })).rejects.toThrow(
+      `port ${port} on 127.0.0.1 is in use`,
+    )
+    const settings = { no_such_setting: 1 }
+    await expect(startPostgres({ dataDir, settings, env: bareEnv() })).rejects.toThrow(
+      /did not start(.|\n)*no_such_setting/,
+    )
+  })
+
+  it('is refused if another version or something else filled it', async () => {
     const foreign = await testFolder()
     await writeFile(join(foreign, 'thesis.tex'), '')
-    await expect(startPostgres({ dataDir: foreign, env: bareEnv() })).rejects.toThrow(
-      /not empty .*thesis\.tex/,
-    )
+    const starting = () => startPostgres({ dataDir: foreign, env: bareEnv() })
+    await expect(starting()).rejects.toThrow(/not empty .*thesis\.tex/)
     await writeFile(join(foreign, 'PG_VERSION'), '9.6\n')
-    await expect(startPostgres({ dataDir: foreign, env: bareEnv() })).rejects.toThrow(/made by Postgres 9\.6/)
+    await expect(starting()).rejects.toThrow(/made by Postgres 9\.6/)
   })
 
   it.skipIf(!isRoot)('is refused to root below a 0700 folder, saying so (needs root)', async () => {
-    const folder = await testFolder()
-    await mkdir(join(folder, 'home'), { mode: 0o700 })
-    const dataDir = join(folder, 'home/data')
-    await expect(startPostgres({ dataDir, env: bareEnv() })).rejects.toThrow(/cannot be entered by uid 65534/)
+    const home = join(await testFolder(), 'home')
+    await mkdir(home, { mode: 0o700 })
+    const starting = startPostgres({ dataDir: join(home, 'data'), env: bareEnv() })
+    await expect(starting).rejects.toThrow(/cannot be entered by uid 65534/)
   })
 })
 
-it('settings of the caller come last', async () => {
-  const store = await start({
-    settings: { fsync: false, shared_buffers: '32MB', 'longshore.note': "it's \\ fine" },
-  })
+it('settings of the caller come last, and a fill that was cut off is done again', async () => {
+  const dataDir = await testFolder()
+  await mkdir(join(dataDir, 'longshore-partial/base'), { recursive: true })
+  const settings = { fsync: false, shared_buffers: '32MB', 'longshore.note': "it's \\ fine" }
+  const store = await start({ dataDir, settings })
   const [row] = await query(
     store.url,
     `select current_setting('fsync') as fsync, current_setting('shared_buffers') as buffers,
@@ -197,47 +230,14 @@ it.skipIf(!hasOpenssl)(
   },
 )
 
-describe('errors that say what to do', () => {
-  it('a fixed port in use', async () => {
-    const taken = createServer().listen(0, '127.0.0.1')
-    onTestFinished(() => void taken.close())
-    await new Promise(resolve => taken.once('listening', resolve))
-    const { port } = taken.address() as { port: number }
-    await expect(startPostgres({ port, env: bareEnv() })).rejects.toThrow(
-      `port ${port} on 127.0.0.1 is in use`,
-    )
+it('an unknown choice and an unreachable DATABASE_URL are errors that say what to do', async () => {
+  await expect(startPostgres({ env: bareEnv({ LONGSHORE_POSTGRES: 'best' }) })).rejects.toMatchObject({
+    code: 'CONFIG_INVALID',
+    message: expect.stringContaining('choose "packaged" or "local"'),
   })
-
-  it('a machine’s Postgres that is too old is passed over for a newer one, or named', async () => {
-    const folder = await testFolder()
-    for (const name of ['postgres', 'initdb'])
-      await writeProgram(folder, name, 'echo "postgres (PostgreSQL) 13.4"')
-    const env = bareEnv({ PATH: folder, LONGSHORE_POSTGRES: 'local' })
-    const started = startPostgres({ env })
-    if (hasLocalPostgres) {
-      const store = await started
-      expect(Number.parseInt(store.version, 10)).toBeGreaterThanOrEqual(14)
-      await store.stop()
-    } else {
-      await expect(started).rejects.toThrow(/Postgres 13\.4 in .* is too old: longshore needs 14 or newer/)
-    }
-  })
-
-  it('a setting that Postgres refuses', async () => {
-    await expect(startPostgres({ settings: { no_such_setting: 1 }, env: bareEnv() })).rejects.toThrow(
-      /did not start[^]*no_such_setting/,
-    )
-  })
-
-  it('an unknown choice and an unreachable DATABASE_URL', async () => {
-    await expect(startPostgres({ env: bareEnv({ LONGSHORE_POSTGRES: 'best' }) })).rejects.toMatchObject({
-      code: 'CONFIG_INVALID',
-      message: expect.stringContaining('choose "packaged" or "local"'),
-    })
-    const url = `postgres://postgres@127.0.0.1:${await freePort()}/postgres`
-    await expect(startPostgres({ env: bareEnv({ DATABASE_URL: url }) })).rejects.toMatchObject({
-      code: 'STORE_UNAVAILABLE',
-      message: expect.stringContaining('unset DATABASE_URL'),
-    })
+  const url = `postgres://postgres@127.0.0.1:${await freePort()}/postgres`
+  await expect(startPostgres({ env: bareEnv({ DATABASE_URL: url }) })).rejects.toMatchObject({
+    code: 'STORE_UNAVAILABLE',
+    message: expect.stringContaining('unset DATABASE_URL'),
   })
 })

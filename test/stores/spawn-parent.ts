@@ -23,7 +23,8 @@ export const projectFolder = fileURLToPath(new URL('../..', import.meta.url))
 
 interface Plan {
   readonly project?: string
-  readonly then?: 'stop' | 'leave'
+  /** Instead of living until it is killed. */
+  readonly andThen?: 'leave'
   readonly env?: Record<string, string>
   readonly spawn?: SpawnOptions
 }
@@ -33,7 +34,7 @@ export async function spawnParent(plan: Plan = {}): Promise<Parent> {
   const tsx = new URL('node_modules/tsx/dist/loader.mjs', `file://${projectFolder}`).href
   const child = spawn(
     process.execPath,
-    ['--import', tsx, `${project}/test/stores/start-both.ts`, ...(plan.then ? [plan.then] : [])],
+    ['--import', tsx, `${project}/test/stores/start-both.ts`, ...(plan.andThen ? [plan.andThen] : [])],
     { cwd: '/', env: plan.env ?? bareEnv(), stdio: ['ignore', 'pipe', 'pipe'], ...plan.spawn },
   )
   onTestFinished(() => void child.kill('SIGKILL'))

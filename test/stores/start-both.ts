@@ -11,5 +11,4 @@ console.log(
     redis: { pid: redis.pid, dataDir: redis.dataDir, url: redis.url, choice: redis.choice },
   }),
 )
-if (process.argv[2] === 'stop') await Promise.all([postgres.stop(), redis.stop()])
-else if (process.argv[2] !== 'leave') setInterval(() => {}, 60_000)
+if (process.argv[2] !== 'leave') setInterval(() => {}, 60_000)

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { existsSync, statSync } from 'node:fs'
-import { chmod, chown, cp, mkdir, readdir, rm, symlink } from 'node:fs/promises'
+import { chmod, chown, cp, mkdir, readdir, symlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { describe, expect, it, vi } from 'vitest'
 import { bareEnv, isLinux, isRoot, query, testFolder } from './machine.ts'
@@ -73,13 +73,18 @@ describe.skipIf(!isRoot || !hasPackage || !isOpen)(
     })
 
     it('a user without a home starts both from a temporary folder', async () => {
-      const project = await projectBelow(await testFolder())
+      const folder = await testFolder()
+      const project = await projectBelow(folder)
+      const temporary = join(folder, 'tmp')
+      await mkdir(temporary)
+      await chmod(temporary, 0o777)
       const { postgres } = await spawnParent({
         project,
-        env: { PATH: '/usr/bin:/bin', HOME: '/nonexistent', LONGSHORE_REDIS: 'wasm' },
+        env: { PATH: '/usr/bin:/bin', HOME: '/nonexistent', TMPDIR: temporary },
         spawn: { uid: 65534, gid: 65534 },
       })
-      expect(await query(postgres.url, 'select 1 as one')).toEqual([{ one: 1 }])
+      expect(postgres.dataDir.startsWith(temporary)).toBe(true)
+      expect(await readdir(join(temporary, 'longshore-cache-65534'))).toHaveLength(2)
     })
   },
 )
@@ -94,9 +99,4 @@ it('processes that start stores at the same time, with an empty cache, do not di
     expect(await query(postgres.url, 'select 1 as one')).toEqual([{ one: 1 }])
   const left = (await readdir(join(cache, 'longshore'))).filter(name => /^longshore-|failure/.test(name))
   expect(left).toEqual([])
-})
-
-it('both stores start within 3 s once unpacked', async () => {
-  const { ms } = await spawnParent()
-  expect(ms).toBeLessThan(3_000)
 })

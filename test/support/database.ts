@@ -3,10 +3,12 @@ import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, beforeAll, inject } from 'vitest'
 
+export type TestClient = pg.Client & { readonly backendPid: number }
+
 export interface TestDatabase {
   readonly url: string
   /** A plain connection, for looking and for forcing races. Closed by itself. */
-  connect(): Promise<pg.Client>
+  connect(): Promise<TestClient>
   /** Rows of one statement. */
   rows<Row = Record<string, unknown>>(text: string, values?: unknown[]): Promise<Row[]>
 }
@@ -17,14 +19,16 @@ export function useDatabase(options: { isEmpty?: boolean } = {}): TestDatabase {
   const url = new URL(inject('adminUrl'))
   url.pathname = `/${name}`
   const clients: pg.Client[] = []
-  let looker: pg.Client | undefined
+  let looker: Promise<pg.Client> | undefined
+  let last: Promise<unknown> = Promise.resolve()
 
   const connect = async () => {
     const client = new pg.Client(url.href)
     client.on('error', () => undefined) // tests terminate backends on purpose
     await client.connect()
     clients.push(client)
-    return client
+    const { rows } = await client.query('select pg_backend_pid() as pid')
+    return Object.assign(client, { backendPid: rows[0].pid as number })
   }
 
   beforeAll(async () => {
@@ -46,8 +50,11 @@ export function useDatabase(options: { isEmpty?: boolean } = {}): TestDatabase {
     url: url.href,
     connect,
     async rows<Row>(text: string, values?: unknown[]) {
-      looker ??= await connect()
-      return (await looker.query(text, values)).rows as Row[]
+      looker ??= connect()
+      const client = await looker
+      const next = last.then(() => client.query(text, values))
+      last = next.catch(() => undefined) // whoever asked is told
+      return (await next).rows as Row[]
     },
   }
 }

@@ -1,4 +1,4 @@
-/** Producers and workers of one test, taken down after it whatever happens. */
+/** Producers and workers of one test: taken down after it whatever happens, then their jobs are removed. */
 import { afterEach } from 'vitest'
 import {
   createProducer,
@@ -23,6 +23,9 @@ export function useDeployment(database: TestDatabase): Deployment {
   afterEach(async () => {
     await Promise.all(workers.splice(0).map(worker => worker.stop({ deadline: 0 })))
     await Promise.all(producers.splice(0).map(producer => producer.close()))
+    await database.rows(
+      'truncate longshore.jobs, longshore.finished_jobs, longshore.workers, longshore.awaited',
+    )
   })
 
   return {

@@ -33,7 +33,11 @@ export function counter() {
 }
 
 /** Ask again and again until the answer is true: for facts that only a query can tell. */
-export async function eventually(what: string, ask: () => Promise<boolean>, withinMs = 15_000): Promise<void> {
+export async function eventually(
+  what: string,
+  ask: () => Promise<boolean>,
+  withinMs = 15_000,
+): Promise<void> {
   const end = performance.now() + withinMs
   while (!(await ask())) {
     if (performance.now() > end) throw new Error(`it did not become true within ${withinMs} ms: ${what}`)

@@ -2,11 +2,11 @@
  * Owns the first content of a data folder: a new database, or a copy of a primary. It is made in a folder inside and
  * moved up at the end, `PG_VERSION` last, so that a process killed halfway never leaves what looks like a database.
  */
-import { chmod, mkdir, readdir, readFile, rename, rm, rmdir, stat } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { chmod, mkdir, readdir, readFile, rename, rm, rmdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import { LongshoreError } from '../../job/errors.ts'
 import type { Guardian } from '../guardian.ts'
-import { canEnter, giveToServer, serverUser } from '../server-user.ts'
+import { giveToServer, serverUser, takeOver } from '../server-user.ts'
 import { POSTGRES_ENV, type PostgresBinaries } from './binaries.ts'
 
 const WORKSHOP = 'longshore-partial'
@@ -14,13 +14,7 @@ const WORKSHOP = 'longshore-partial'
 /** Makes the folder usable by the server; true if it has to be filled. */
 export async function prepareDataFolder(dataDir: string, major: number): Promise<boolean> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
-  if (!(await canEnter(dirname(dataDir)))) {
-    throw new LongshoreError(
-      'STORE_UNAVAILABLE',
-      `the data folder ${dataDir} cannot be entered by uid ${serverUser?.uid}, as which the servers of root run: choose one outside of 0700 folders`,
-    )
-  }
-  if (serverUser && (await stat(dataDir)).uid !== serverUser.uid) await giveToServer(dataDir)
+  await takeOver(dataDir)
   await chmod(dataDir, 0o700)
   await rm(join(dataDir, WORKSHOP), { recursive: true, force: true })
   const made = (await readFile(join(dataDir, 'PG_VERSION'), 'utf8').catch(() => '')).trim()

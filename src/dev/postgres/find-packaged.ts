@@ -5,7 +5,7 @@
  */
 import { chmod, cp, lstat, readdir, readFile, symlink } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { basename, dirname, join } from 'node:path'
+import { basename, dirname, join, relative } from 'node:path'
 import { cached } from '../cache-folder.ts'
 import type { Guardian } from '../guardian.ts'
 import type { Environment } from '../store.ts'
@@ -57,7 +57,8 @@ async function linkLibraries(native: string): Promise<void> {
     target: string
   }[]
   for (const { source, target } of list) {
-    const link = join(dirname(native), target)
+    // The list says `native/lib/…`; a copy has another name.
+    const link = join(native, relative('native', target))
     if (await lstat(link).catch(() => undefined)) continue
     await symlink(basename(source), link).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EEXIST') throw error

@@ -7,7 +7,7 @@ import { LongshoreError } from '../../job/errors.ts'
 import { makeCertificate } from '../certificate.ts'
 import type { GuardedProcess } from '../guarded-process.ts'
 import type { Guardian } from '../guardian.ts'
-import { failedStart, type OwnedServer, startOwnedServer } from '../owned-server.ts'
+import { failedStart, type OwnedServer, ownedStore, startOwnedServer } from '../owned-server.ts'
 import { serverUser, temporaryBase } from '../server-user.ts'
 import type { Store } from '../store.ts'
 import { POSTGRES_ENV, type PostgresBinaries } from './binaries.ts'
@@ -69,19 +69,13 @@ export async function runPostgres(
     url.searchParams.set('sslmode', 'verify-full')
     url.searchParams.set('sslrootcert', certificate.certFile)
   }
-  return {
+  return ownedStore(server, {
     url: url.href,
     version: binaries.version,
     choice,
     dataDir,
     ca: certificate?.ca,
-    get pid() {
-      return server.pid
-    },
-    stop: server.stop,
-    kill: server.kill,
-    restart: server.restart,
-  }
+  })
 }
 
 async function launch(

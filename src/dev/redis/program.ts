@@ -6,16 +6,9 @@ import type { Guardian } from '../guardian.ts'
 import { serverUser } from '../server-user.ts'
 
 export interface NativeRedis extends RedisServer {
-  readonly kind: 'native'
   readonly command: string
   readonly env: Readonly<Record<string, string>>
 }
-
-export interface WasmRedis {
-  readonly kind: 'wasm'
-}
-
-export type RedisProgram = NativeRedis | WasmRedis
 
 const BASE_ENV = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/local/bin:/usr/bin:/bin' }
 
@@ -38,5 +31,9 @@ export async function tryProgram(
   const product = name as RedisServer['product']
   const refusal = whyUnsupported({ product, version })
   if (refusal) throw new LongshoreError('STORE_UNSUPPORTED', `${command} is skipped: ${refusal}`)
-  return { kind: 'native', product, version, command, env }
+  return { product, version, command, env }
+}
+
+export function nameChoice({ product, version }: NativeRedis, reason: string): string {
+  return `${product} ${version} (${reason})`
 }

@@ -1,17 +1,17 @@
 /** Owns a Redis or Valkey server of our own: folders, configuration, readiness. */
-import { chmod, mkdir, stat, writeFile } from 'node:fs/promises'
-import { dirname, join, resolve } from 'node:path'
+import { chmod, mkdir, writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
 import { LongshoreError } from '../../job/errors.ts'
 import { type Certificate, makeCertificate } from '../certificate.ts'
 import type { GuardedProcess } from '../guarded-process.ts'
 import type { Guardian } from '../guardian.ts'
-import { failedStart, startOwnedServer } from '../owned-server.ts'
-import { canEnter, giveToServer, serverUser, temporaryBase } from '../server-user.ts'
+import { failedStart, ownedStore, startOwnedServer } from '../owned-server.ts'
+import { giveToServer, serverUser, takeOver, temporaryBase } from '../server-user.ts'
 import type { Store } from '../store.ts'
 import type { NativeRedis } from './program.ts'
 import type { RedisOptions } from './start-redis.ts'
 
-export interface NativePlan {
+interface NativePlan {
   readonly program: NativeRedis
   readonly choice: string
   readonly options: RedisOptions
@@ -39,30 +39,18 @@ export async function runNative(guardian: Guardian, plan: NativePlan): Promise<S
     },
     onStopped: plan.onStopped,
   })
-  return {
+  return ownedStore(server, {
     url: `${certificate ? 'rediss' : 'redis'}://127.0.0.1:${server.port}`,
     version: program.version,
     choice: plan.choice,
     dataDir,
     ca: certificate?.ca,
-    get pid() {
-      return server.pid
-    },
-    stop: server.stop,
-    kill: server.kill,
-    restart: server.restart,
-  }
+  })
 }
 
 async function prepareDataFolder(dataDir: string): Promise<string> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
-  if (!(await canEnter(dirname(dataDir)))) {
-    throw new LongshoreError(
-      'STORE_UNAVAILABLE',
-      `the data folder ${dataDir} cannot be entered by uid ${serverUser?.uid}, as which the servers of root run: choose one outside of 0700 folders`,
-    )
-  }
-  if (serverUser && (await stat(dataDir)).uid !== serverUser.uid) await giveToServer(dataDir)
+  await takeOver(dataDir)
   return dataDir
 }
 
@@ -111,7 +99,7 @@ function tls({ certFile, keyFile }: Certificate): string[] {
 
 function replication(primary: Store, hasTls: boolean): string[] {
   const { hostname, port, protocol } = new URL(primary.url)
-  if ((protocol === 'rediss:') !== hasTls || hasTls) {
+  if (protocol === 'rediss:' || hasTls) {
     throw new LongshoreError(
       'STORE_UNSUPPORTED',
       'a replica of a Redis with TLS is not supported: leave out { tls: true }',
@@ -138,9 +126,7 @@ async function launch(
       : 'Ready to accept connections',
     endSignal: 'SIGTERM',
   })
-  const limit = setTimeout(() => server.signal('SIGKILL'), START_LIMIT_MS)
-  await server.untilReady()
-  clearTimeout(limit)
+  await server.untilReady(START_LIMIT_MS)
   if (server.exit) throw failedStart(`${program.product} ${program.version}`, port, server.exit)
   return server
 }

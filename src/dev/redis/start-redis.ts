@@ -5,7 +5,7 @@ import { isDockerAskedFor, startContainer } from '../docker.ts'
 import { type Guardian, openGuardian } from '../guardian.ts'
 import { type Environment, foreignStore, type Store, type StoreOptions } from '../store.ts'
 import { findLocal } from './find-local.ts'
-import type { NativeRedis } from './program.ts'
+import { type NativeRedis, nameChoice } from './program.ts'
 import { runNative } from './run-native.ts'
 import { runWasm } from './run-wasm.ts'
 import { unpackDebian } from './unpack-debian.ts'
@@ -19,7 +19,7 @@ export interface RedisOptions extends StoreOptions {
   readonly replicaOf?: Store
 }
 
-export type RedisChoice =
+type RedisChoice =
   | { readonly program: NativeRedis; readonly reason: string }
   | { readonly program: 'wasm'; readonly reason: string }
 
@@ -34,7 +34,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<Store> {
   try {
     const { program, reason } = await chooseRedis(guardian, env, options.progress)
     if (program === 'wasm') return await runWasm(guardian, reason, options)
-    const choice = describe(program, reason)
+    const choice = nameChoice(program, reason)
     return await runNative(guardian, { program, choice, options, onStopped: () => guardian.end() })
   } catch (error) {
     await guardian.end()
@@ -46,10 +46,6 @@ function needsOwn({ own, dataDir, port, tls, settings, users, replicaOf }: Redis
   return (
     own ?? [dataDir, port, tls || undefined, settings, users, replicaOf].some(option => option !== undefined)
   )
-}
-
-export function describe({ product, version }: NativeRedis, reason: string): string {
-  return `${product} ${version} (${reason})`
 }
 
 async function useGiven(url: string): Promise<Store> {

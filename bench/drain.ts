@@ -1,0 +1,47 @@
+/**
+ * Owns the measurement of draining: jobs are stored, then worker processes start. The clock runs from the first handler
+ * call to the moment the store holds no unfinished job, so work put off until after the handlers counts too.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import { nowUs } from './clock.ts'
+import { fill, JOBS_PER_SECOND } from './enqueue.ts'
+import type { Measurement, Setting } from './scenario.ts'
+import { checkTallies } from './tally.ts'
+import { beginStretch } from './timed-stretch.ts'
+
+const FILL_WIDTH = 4
+const LIMIT_MS = 180_000
+
+export async function drain(setting: Setting, workerProcesses: number): Promise<Measurement> {
+  const jobs = setting.sizes.drainJobs
+  const producer = await setting.peer.openProducer()
+  await fill(producer, jobs, FILL_WIDTH)
+  await producer.close()
+  await setting.database.settle()
+
+  const workers = Array.from({ length: workerProcesses }, () => setting.forkWorker(jobs, jobs))
+  const broken = Promise.race(workers.map(worker => worker.broken))
+  const ran = () => workers.reduce((sum, worker) => sum + worker.ran, 0)
+  const giveUpAt = performance.now() + LIMIT_MS
+  const until = async (what: string, isDone: () => boolean | Promise<boolean>) => {
+    while (!(await isDone())) {
+      if (performance.now() > giveUpAt) throw new Error(`${what}: not in ${LIMIT_MS / 1000} s`)
+      await Promise.race([pause(5), broken])
+    }
+  }
+
+  await until('the first job runs', () => ran() > 0)
+  const stretch = await beginStretch(
+    setting,
+    workers.map(worker => worker.pid),
+  )
+  await until('every job has run', () => ran() >= jobs)
+  const { cores, seconds } = await stretch.end()
+  await until('no job is unfinished', async () => (await setting.countUnfinished()) === 0)
+  const endUs = nowUs()
+
+  const reports = await Promise.all(workers.map(worker => worker.finish()))
+  checkTallies(jobs, reports)
+  const firstUs = Math.min(...reports.map(report => report.firstUs).filter(us => us > 0))
+  return { jobs, figures: { [JOBS_PER_SECOND.name]: jobs / ((endUs - firstUs) / 1e6) }, cores, seconds }
+}

@@ -1,0 +1,62 @@
+/** Owns the parent's side of a worker process. */
+import { fork } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import type { WorkerMessage, WorkerOrder, WorkerReport } from './worker-process.ts'
+
+export interface ForkedWorker {
+  readonly pid: number
+  /** Jobs run so far, a few milliseconds old. */
+  readonly ran: number
+  /** Resolves when it takes jobs. */
+  readonly ready: Promise<void>
+  /** Rejects when the process ends before it is asked to. */
+  readonly broken: Promise<never>
+  /** Ends the process and brings its report. */
+  finish(): Promise<WorkerReport>
+  kill(): void
+}
+
+const file = fileURLToPath(new URL('worker-process.ts', import.meta.url))
+
+export function forkWorker(order: WorkerOrder): ForkedWorker {
+  const child = fork(file, [JSON.stringify(order)], { serialization: 'advanced' })
+  let ran = 0
+  let report: WorkerReport | undefined
+  let onReady: () => void
+  const ready = new Promise<void>(resolve => {
+    onReady = resolve
+  })
+  child.on('message', (message: WorkerMessage) => {
+    switch (message.kind) {
+      case 'ready':
+        return onReady()
+      case 'count':
+        ran = message.ran
+        return
+      case 'report':
+        report = message.report
+    }
+  })
+  const ended = new Promise<void>(resolve => child.once('exit', () => resolve()))
+  const broken = ended.then(() => {
+    if (report) return new Promise<never>(() => undefined)
+    throw new Error(`the worker process ${child.pid} ended too early`)
+  })
+  broken.catch(() => undefined) // told to whoever waits for it
+  return {
+    pid: child.pid as number,
+    get ran() {
+      return ran
+    },
+    ready: Promise.race([ready, broken]),
+    broken,
+    async finish() {
+      child.send('stop')
+      await Promise.race([ended, broken])
+      return report as WorkerReport
+    },
+    kill() {
+      child.kill('SIGKILL')
+    },
+  }
+}

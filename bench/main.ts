@@ -1,0 +1,83 @@
+/** The bench: longshore beside its peers, on one machine, in one run. Flags are in `flags.ts`. */
+import { availableParallelism, cpus } from 'node:os'
+import { buildLongshore } from './build-longshore.ts'
+import { type Database, openDatabase } from './database.ts'
+import { type Flags, readFlags, USAGE } from './flags.ts'
+import { knownPeer } from './peers/known-peers.ts'
+import { formatResult, formatSummary } from './print.ts'
+import { formatProfiles, formatStatements } from './profile/print-profile.ts'
+import { type Result, runRounds } from './rounds.ts'
+import { saveResults } from './save-results.ts'
+import type { Scenario } from './scenario.ts'
+import { summarize } from './summary.ts'
+
+/** Progress goes to standard error: standard output holds the results. */
+const isTerminal = process.stderr.isTTY
+const say = (line: string) => process.stderr.write(isTerminal ? `\r\x1b[K${line}\n` : `${line}\n`)
+const hint = (line: string) => isTerminal && process.stderr.write(`\r\x1b[K${line}`)
+
+async function main(flags: Flags): Promise<void> {
+  hint('building longshore and starting Postgres …')
+  const build = await buildLongshore()
+  process.once('SIGINT', () => {
+    build.remove()
+    process.exit(130) // Postgres and the workers end with us
+  })
+  try {
+    const database = await openDatabase({ withStatements: flags.profile !== undefined })
+    try {
+      say(`${database.choice}; Node ${process.version}; ${availableParallelism()} cores, ${cpus()[0]?.model}`)
+      for (const peer of flags.peers) say(`${peer}: ${knownPeer(peer).title}`)
+      await run(flags, database, build.folder)
+    } finally {
+      await database.stop()
+    }
+  } finally {
+    build.remove()
+  }
+}
+
+async function run(flags: Flags, database: Database, longshore: string): Promise<void> {
+  const onResult = async (result: Result, scenario: Scenario, profiles: string | undefined) => {
+    say(formatResult(result, scenario))
+    if (!profiles) return
+    console.log(`
+${formatProfiles(profiles, result.jobs)}
+
+${await formatStatements(database, result.jobs)}
+`)
+  }
+  const results = await runRounds({
+    scenarios: flags.scenarios,
+    peers: flags.peers,
+    sizes: flags.sizes,
+    database,
+    surroundings: { postgres: database.url, longshore },
+    profile: flags.profile,
+    onStart: (round, scenario, peer) =>
+      hint(`round ${round} of ${flags.sizes.rounds}: ${scenario.question}, ${peer} …`),
+    onResult,
+  })
+  const summary = summarize(flags.scenarios, flags.peers, results)
+  const whole = {
+    at: new Date().toISOString(),
+    postgres: database.choice,
+    node: process.version,
+    machine: `${availableParallelism()} cores, ${cpus()[0]?.model}`,
+    sizes: flags.sizes,
+    summary,
+    results,
+  }
+  if (flags.isSaved) say(`saved ${saveResults(flags.setName, whole)}`)
+  if (flags.isJson) console.log(JSON.stringify(whole, null, 2))
+  else if (!flags.profile) console.log(`\n${formatSummary(summary, flags.peers)}`)
+}
+
+try {
+  const flags = readFlags(process.argv.slice(2))
+  if (flags) await main(flags)
+  else console.log(USAGE)
+} catch (error) {
+  say(`bench failed: ${(error as Error).message}`)
+  process.exitCode = 1
+}

@@ -1,0 +1,78 @@
+/**
+ * Owns the measurement of latency: jobs are enqueued one by one at a steady rate, none waiting for another, and one
+ * worker process tells when their handlers began.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import { keepInFlight } from './in-flight.ts'
+import { jobData, jobDataList } from './job-data.ts'
+import type { Figure, Measurement, Setting } from './scenario.ts'
+import { quantile } from './statistics.ts'
+import { checkTallies } from './tally.ts'
+import { beginStretch } from './timed-stretch.ts'
+
+export const PACED_FIGURES = [
+  { name: 'start p50', unit: 'ms', better: 'lower' },
+  { name: 'start p99', unit: 'ms', better: 'lower' },
+  { name: 'enqueue p50', unit: 'ms', better: 'lower' },
+  { name: 'enqueue p99', unit: 'ms', better: 'lower' },
+  { name: 'backlog', unit: 'jobs' },
+] as const satisfies Figure[]
+
+/** A queue in use has been planned for, compiled and connected: these run before the clock starts. */
+const WARM_BULK = 4000
+const WARM_SINGLE = 200
+const IDLE_MS = 1000
+const LIMIT_MS = 60_000
+
+export async function pace(setting: Setting, perSecond: number, forMs: number): Promise<Measurement> {
+  const jobs = Math.round((perSecond * forMs) / 1000)
+  const total = jobs + WARM_BULK + WARM_SINGLE
+  const producer = await setting.peer.openProducer()
+  const worker = setting.forkWorker(total, jobs)
+  await worker.ready
+  const untilRan = async (count: number) => {
+    const giveUpAt = performance.now() + LIMIT_MS
+    while (worker.ran < count && performance.now() < giveUpAt) await Promise.race([pause(20), worker.broken])
+  }
+
+  await producer.addMany(jobDataList(jobs, WARM_BULK))
+  await keepInFlight(
+    8,
+    i => i < WARM_SINGLE,
+    i => producer.addOne(jobData(jobs + WARM_BULK + i)),
+  )
+  await untilRan(total - jobs)
+  await setting.database.settle()
+  await pause(IDLE_MS)
+
+  const stretch = await beginStretch(setting, [worker.pid])
+  const enqueueMs: number[] = []
+  const adds: Promise<unknown>[] = []
+  const startAt = performance.now()
+  for (let i = 0; i < jobs; ) {
+    const due = Math.min(jobs, Math.floor(((performance.now() - startAt) * perSecond) / 1000) + 1)
+    for (; i < due; i++) {
+      const calledAt = performance.now()
+      adds.push(producer.addOne(jobData(i)).then(() => enqueueMs.push(performance.now() - calledAt)))
+    }
+    await pause(Math.max(1, startAt + (i * 1000) / perSecond - performance.now()))
+  }
+  const backlog = total - worker.ran
+  const { cores, seconds } = await stretch.end()
+
+  await Promise.all(adds)
+  await untilRan(total)
+  const report = await worker.finish()
+  await producer.close()
+  checkTallies(total, [report])
+  const startMs = report.latenciesUs.map(us => us / 1000)
+  const figures = {
+    'start p50': quantile(startMs, 0.5),
+    'start p99': quantile(startMs, 0.99),
+    'enqueue p50': quantile(enqueueMs, 0.5),
+    'enqueue p99': quantile(enqueueMs, 0.99),
+    // The worker's count is up to 20 ms old: that many jobs are no backlog.
+    backlog: Math.max(0, backlog - Math.ceil(perSecond * 0.03)),
+  }
+  return { jobs, figures, cores, seconds }
+}

@@ -1,0 +1,79 @@
+/** Owns what a scenario is: one question, asked of one peer at a time in a database of its own. */
+import type { Cores } from './cpu.ts'
+import type { Database } from './database.ts'
+import { type ForkedWorker, forkWorker } from './fork-worker.ts'
+import type { Peer, Surroundings } from './peers/peer.ts'
+import type { Sizes } from './sizes.ts'
+
+export interface Figure {
+  readonly name: string
+  readonly unit: 'jobs/s' | 'ms' | 'jobs'
+  /** Which way is good. Figures without it are told, not compared. */
+  readonly better?: 'higher' | 'lower'
+}
+
+export interface Measurement {
+  /** Jobs that were counted. */
+  jobs: number
+  /** By the names of the scenario's figures. */
+  figures: Record<string, number>
+  /** Over the timed stretch, whose length is `seconds`. */
+  cores: Cores
+  seconds: number
+}
+
+export interface Scenario {
+  /** For `--only`. */
+  readonly id: string
+  readonly question: string
+  readonly figures: readonly Figure[]
+  /** The peer is installed in an empty database. Throws when a job is lost or runs twice. */
+  measure(setting: Setting): Promise<Measurement>
+}
+
+/** One measurement's surroundings. */
+export interface Setting {
+  readonly peer: Peer
+  readonly database: Database
+  readonly sizes: Sizes
+  /** Folder for CPU profiles of this process, taken over the timed stretch. */
+  readonly profileProducerInto: string | undefined
+  forkWorker(total: number, measured: number): ForkedWorker
+  countUnfinished(): Promise<number>
+}
+
+export function createSetting(given: {
+  peerName: string
+  peer: Peer
+  surroundings: Surroundings
+  database: Database
+  sizes: Sizes
+  profile: { who: 'worker' | 'producer'; folder: string } | undefined
+}): Setting & { killWorkers(): void } {
+  const { peerName, peer, surroundings, database, sizes, profile } = given
+  const workers: ForkedWorker[] = []
+  return {
+    peer,
+    database,
+    sizes,
+    profileProducerInto: profile?.who === 'producer' ? profile.folder : undefined,
+    forkWorker(total, measured) {
+      const worker = forkWorker({
+        peer: peerName,
+        surroundings,
+        total,
+        measured,
+        profileInto: profile?.who === 'worker' ? profile.folder : undefined,
+      })
+      workers.push(worker)
+      return worker
+    },
+    async countUnfinished() {
+      const [row] = await database.query(peer.countUnfinished)
+      return row?.['n'] as number
+    },
+    killWorkers() {
+      for (const worker of workers) worker.kill()
+    },
+  }
+}

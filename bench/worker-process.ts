@@ -1,0 +1,87 @@
+/**
+ * A worker process: `worker-process.ts <WorkerOrder as JSON>`. Runs one peer's worker with a handler that only counts,
+ * tells its parent the count while it runs and the whole report when it is told to stop.
+ */
+import { nowUs } from './clock.ts'
+import type { JobData } from './job-data.ts'
+import { knownPeer } from './peers/known-peers.ts'
+import type { Surroundings } from './peers/peer.ts'
+import { startProfile } from './profile/record-profile.ts'
+import { createTally } from './tally.ts'
+
+export interface WorkerOrder {
+  peer: string
+  surroundings: Surroundings
+  /** Jobs in all; those numbered from `measured` on only warm things up. */
+  total: number
+  measured: number
+  /** Folder for a CPU profile. */
+  profileInto?: string | undefined
+}
+
+export interface WorkerReport {
+  /** When the first measured job began, see `nowUs`; 0 when none did. */
+  firstUs: number
+  /** From the call of enqueue to the handler, for each measured job in the order they ran. */
+  latenciesUs: Float64Array
+  seen: Uint8Array
+  duplicates: number
+}
+
+export type WorkerMessage =
+  | { kind: 'ready' }
+  | { kind: 'count'; ran: number }
+  | { kind: 'report'; report: WorkerReport }
+
+const COUNT_EVERY_MS = 20
+const STOP_LIMIT_MS = 5000
+
+const order = JSON.parse(process.argv[2] ?? '') as WorkerOrder
+const tell = (message: WorkerMessage, sent?: () => void) =>
+  process.send?.(message, undefined, undefined, sent)
+
+const tally = createTally(order.total)
+const latenciesUs = new Float64Array(order.measured)
+let firstUs = 0
+let measured = 0
+
+function onJob(data: JobData): void {
+  const now = nowUs()
+  if (tally.note(data.seq) && data.seq < order.measured) {
+    if (firstUs === 0) firstUs = now
+    latenciesUs[measured++] = now - data.t
+  }
+}
+
+const open = await knownPeer(order.peer).load()
+const peer = await open(order.surroundings)
+const profile = order.profileInto === undefined ? undefined : await startProfile()
+const counts = setInterval(() => tell({ kind: 'count', ran: tally.ran }), COUNT_EVERY_MS)
+const worker = await peer.startWorker(onJob)
+tell({ kind: 'ready' })
+
+// Without its parent it has nothing to do.
+process.once('disconnect', () => process.exit(1))
+
+process.once('message', async () => {
+  clearInterval(counts)
+  if (profile && order.profileInto)
+    await profile.stop(`${order.profileInto}/worker-${process.pid}.cpuprofile`)
+  const report: WorkerReport = {
+    firstUs,
+    latenciesUs: latenciesUs.subarray(0, measured),
+    seen: tally.seen,
+    duplicates: tally.duplicates,
+  }
+  // First the report, so that a slow stop cannot lose it.
+  tell({ kind: 'report', report }, () => {
+    const limit = setTimeout(() => process.exit(0), STOP_LIMIT_MS)
+    worker
+      .stop()
+      .catch(error => console.error('a worker did not stop well:', error))
+      .finally(() => {
+        clearTimeout(limit)
+        process.exit(0)
+      })
+  })
+})

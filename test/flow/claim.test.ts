@@ -1,0 +1,220 @@
+import { describe, expect, it } from 'vitest'
+import { defineTask } from '../../src/index.ts'
+import { workByHand } from '../support/by-hand.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { counter, eventually, gate } from '../support/signals.ts'
+
+const database = useDatabase()
+const deployment = useDeployment(database)
+const one = defineTask({ name: 'one' })
+const two = defineTask({ name: 'two' })
+
+/** A mixed backlog over two tasks: priorities and run times with many ties. */
+async function mixedBacklog(size: number) {
+  const producer = deployment.producer()
+  for (let at = 0; at < size; at += 50) {
+    const priority = (at / 50) % 4
+    const runAt = new Date(1_700_000_000_000 + ((at / 50) % 3))
+    const task = (at / 50) % 5 < 2 ? one : two
+    await producer.enqueueMany(
+      task,
+      Array.from({ length: 50 }, (_, n) => at + n),
+      { priority, runAt },
+    )
+  }
+  const rows = await database.rows<{ id: string }>('select id from longshore.jobs order by score, id')
+  return rows.map(row => row.id)
+}
+
+describe('claim', () => {
+  it.each([[['one', 'two']], [['one']]])(
+    '[C7] hands out %j in order: priority, run time, submission',
+    async tasks => {
+      const all = await mixedBacklog(2000)
+      const mine = await database.rows<{ id: string }>(
+        'select j.id from longshore.jobs j join longshore.lanes l on l.id = j.lane where l.task = any ($1)',
+        [tasks],
+      )
+      const mineIds = new Set(mine.map(row => row.id))
+      const worker = await workByHand(database, tasks)
+      const claimed: string[] = []
+      for (;;) {
+        const rows = await worker.claim(37)
+        if (rows.length === 0) break
+        claimed.push(...rows.map(row => row.id))
+      }
+      expect(claimed).toEqual(all.filter(id => mineIds.has(id)))
+    },
+  )
+
+  it.each([[['one', 'two']], [['one']]])(
+    '[C8] passes over what an open claim of %j holds, and waits for nobody',
+    async tasks => {
+      const order = await mixedBacklog(500)
+      const worker = await workByHand(database, tasks)
+      const other = await workByHand(database, tasks)
+      const tx = await database.connect()
+      await tx.query('begin')
+      const first = await worker.claim(40, tx)
+      const second = await other.claim(40)
+      await tx.query('rollback')
+      const firstIds = first.map(row => row.id)
+      const secondIds = second.map(row => row.id)
+      expect(new Set([...firstIds, ...secondIds]).size).toBe(80)
+      if (tasks.length === 2) {
+        expect(firstIds).toEqual(order.slice(0, 40))
+        expect(secondIds).toEqual(order.slice(40, 80))
+      }
+      // The claim that was rolled back left nothing behind.
+      const third = await worker.claim(40)
+      expect(third.map(row => row.id)).toEqual(firstIds)
+    },
+  )
+
+  it('hands a job over with a new lease token and one attempt more, and never the same token twice', async () => {
+    const producer = deployment.producer()
+    const ref = await producer.enqueue(one, 1)
+    const worker = await workByHand(database, ['one'])
+    const [first] = await worker.claim(1)
+    expect(first).toMatchObject({ id: ref.id, attempts: 1, payload: 1 })
+    await worker.settleOthers([{ id: first?.id, token: first?.lease_token, outcome: 'retry', delayMs: 0 }])
+    const [second] = await worker.claim(1)
+    expect(second).toMatchObject({ id: ref.id, attempts: 2 })
+    expect(BigInt(second?.lease_token ?? 0)).toBeGreaterThan(BigInt(first?.lease_token ?? 0))
+  })
+
+  it('hands nothing to a worker that is not registered, and nothing of other tags, tasks or queues', async () => {
+    const producer = deployment.producer()
+    await producer.enqueue(one, 1)
+    await producer.enqueue(one, 1, { tag: 'gpu' })
+    await producer.enqueue(one, 1, { queue: 'slow' })
+    await producer.enqueue(two, 1)
+    expect(await database.rows('select * from longshore.claim(0, 10)')).toEqual([])
+    const worker = await workByHand(database, ['one'], ['gpu'])
+    expect(await worker.claim(10)).toHaveLength(1)
+  })
+})
+
+describe('a worker', () => {
+  it('[C8] runs each job once, whoever else claims: 3 workers, 3,000 jobs, no duplicates', async () => {
+    const producer = deployment.producer()
+    const ran = new Map<number, number>()
+    const done = counter()
+    const handler = one.handle(job => {
+      const n = job.payload as number
+      ran.set(n, (ran.get(n) ?? 0) + 1)
+      done.add()
+    })
+    await Promise.all([1, 2, 3].map(() => deployment.worker({ handlers: [handler] })))
+    const payloads = Array.from({ length: 3000 }, (_, n) => n)
+    await Promise.all([
+      producer.enqueueMany(one, payloads.slice(0, 1500)),
+      ...payloads.slice(1500).map(n => producer.enqueue(one, n)),
+    ])
+    await done.reached(3000)
+    await eventually(
+      'all jobs are settled',
+      async () => (await database.rows('select from longshore.jobs')).length === 0,
+    )
+    expect(ran.size).toBe(3000)
+    expect([...ran.values()].every(count => count === 1)).toBe(true)
+  })
+
+  it('[W3] never runs more than maxConcurrentTasks handlers at once', async () => {
+    const producer = deployment.producer()
+    let inside = 0
+    let most = 0
+    const done = counter()
+    await deployment.worker({
+      maxConcurrentTasks: 7,
+      handlers: [
+        one.handle(async () => {
+          most = Math.max(most, ++inside)
+          await new Promise(resolve => setImmediate(resolve))
+          inside--
+          done.add()
+        }),
+      ],
+    })
+    await producer.enqueueMany(
+      one,
+      Array.from({ length: 500 }, (_, n) => n),
+    )
+    await done.reached(500)
+    expect(most).toBe(7)
+  })
+
+  it('[W1] holds a thousand waiting jobs at once', async () => {
+    const producer = deployment.producer()
+    const inside = counter()
+    const mayEnd = gate()
+    await deployment.worker({
+      handlers: [
+        one.handle(async () => {
+          inside.add()
+          await mayEnd.opened
+        }),
+      ],
+    })
+    const refs = await producer.enqueueMany(
+      one,
+      Array.from({ length: 1000 }, (_, n) => n),
+    )
+    await inside.reached(1000)
+    mayEnd.open()
+    await Promise.all(refs.slice(-10).map(ref => producer.waitFor(ref)))
+  })
+
+  it('[W4] claims at most claimBatchSize at first, and more under a backlog within its permits', async () => {
+    const producer = deployment.producer()
+    await producer.enqueueMany(
+      one,
+      Array.from({ length: 400 }, (_, n) => n),
+    )
+    const inside = counter()
+    const mayEnd = gate()
+    await deployment.worker({
+      claimBatchSize: 10,
+      maxConcurrentTasks: 300,
+      handlers: [
+        one.handle(async () => {
+          inside.add()
+          await mayEnd.opened
+        }),
+      ],
+    })
+    await inside.reached(300)
+    const claims = await database.rows<{ jobs: number }>(
+      "select count(*)::int as jobs from longshore.jobs where state = 'running' group by lease_token order by lease_token",
+    )
+    expect(claims[0]?.jobs).toBe(10)
+    expect(Math.max(...claims.map(claim => claim.jobs))).toBeGreaterThan(10)
+    mayEnd.open()
+  })
+
+  it('leaves a job of a task that no worker knows ready, and says so', async () => {
+    const producer = deployment.producer()
+    const seen = gate()
+    await deployment.worker({ handlers: [one.handle(() => seen.open())] })
+    const stranger = await producer.enqueue(two, 1)
+    await producer.enqueue(one, 1)
+    await seen.opened
+    expect(await producer.get(stranger)).toMatchObject({ state: 'ready', hasWorker: false })
+    await deployment.worker({ handlers: [two.handle(() => undefined)] })
+    expect(await producer.waitFor(stranger)).toMatchObject({ state: 'succeeded' })
+  })
+
+  it.each([
+    [{ handlers: [] }, 'at least one handler'],
+    [{ handlers: [one.handle(() => 1), one.handle(() => 2)] }, 'two handlers for task one'],
+    [
+      { handlers: [one.handle(() => 1)], maxConcurrentTasks: 0, pollIntervalMs: -1 },
+      /maxConcurrentTasks.*pollIntervalMs/,
+    ],
+    [{ handlers: [one.handle(() => 1)], schema: 'Robert"; drop' }, 'is not a valid name'],
+    [{ handlers: [one.handle(() => 1)], postgres: 'mysql://x' }, 'must start with postgres://'],
+  ])('refuses wrong options (%#) at once', async (options, message) => {
+    await expect(deployment.worker(options)).rejects.toThrow(message)
+  })
+})

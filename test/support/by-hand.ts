@@ -1,0 +1,51 @@
+/** A worker that is only a row: its claims and settles are made by the test, step by step. */
+import type { TestDatabase } from './database.ts'
+
+export interface Claimed {
+  id: string
+  lease_token: string
+  payload: unknown
+  attempts: number
+}
+
+export interface Settling {
+  id: string
+  token: string
+}
+
+interface Client {
+  query(text: string, values: unknown[]): Promise<{ rows: unknown[] }>
+}
+
+export async function workByHand(database: TestDatabase, tasks: string[], tags = ['default']) {
+  const [row] = await database.rows<{ id: number }>(
+    `insert into longshore.workers (name, queues, tasks, tags, constraint_tags)
+     values ('by hand', '{default}', $1, $2, '{c:}') returning id`,
+    [tasks, tags],
+  )
+  const id = row?.id as number
+  const on = async <Row>(client: Client | undefined, text: string, values: unknown[]) =>
+    client ? ((await client.query(text, values)).rows as Row[]) : database.rows<Row>(text, values)
+
+  return {
+    id,
+    claim: (limit: number, client?: Client) =>
+      on<Claimed>(client, 'select * from longshore.claim($1, $2)', [id, limit]),
+    /** Successes; answers only for what was not settled. */
+    settle: (jobs: Settling[], client?: Client, results: object | null = null) => {
+      const sorted = [...jobs].sort((a, b) => (a.id < b.id ? -1 : 1))
+      return on<{ id: string; answer: string }>(
+        client,
+        'select * from longshore.settle($1, $2, $3, $4, null)',
+        [id, sorted.map(job => job.id), sorted.map(job => job.token), results],
+      )
+    },
+    settleOthers: (others: object[], client?: Client) =>
+      on<{ id: string; answer: string }>(client, "select * from longshore.settle($1, '{}', '{}', null, $2)", [
+        id,
+        JSON.stringify(others),
+      ]),
+  }
+}
+
+export const settling = (claimed: Claimed): Settling => ({ id: claimed.id, token: claimed.lease_token })
