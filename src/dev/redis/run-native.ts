@@ -28,6 +28,8 @@ export async function runNative(guardian: Guardian, plan: NativePlan): Promise<S
   const aclFile = options.users && join(folder, 'users.acl')
   if (aclFile) await writeForServer(aclFile, `${options.users?.join('\n')}\n`)
 
+  // Only the first start waits for the copy: later the primary may be down, which is what failovers are about.
+  let isToSync = options.replicaOf !== undefined
   const server = await startOwnedServer({
     name: `${program.product} ${program.version}`,
     port: options.port,
@@ -35,7 +37,9 @@ export async function runNative(guardian: Guardian, plan: NativePlan): Promise<S
     async launch(port) {
       const configFile = join(folder, 'redis.conf')
       await writeForServer(configFile, configuration({ port, dataDir, certificate, aclFile, options }))
-      return launch(guardian, program, configFile, port, options.replicaOf !== undefined)
+      const running = await launch(guardian, program, configFile, port, isToSync)
+      isToSync = false
+      return running
     },
     onStopped: plan.onStopped,
   })
@@ -114,14 +118,14 @@ async function launch(
   program: NativeRedis,
   configFile: string,
   port: number,
-  isReplica: boolean,
+  isToSync: boolean,
 ): Promise<GuardedProcess> {
   const server = await guardian.serve({
     command: program.command,
     args: [configFile, '--logfile', '', '--loglevel', 'notice'],
     env: program.env,
     user: serverUser,
-    readyLine: isReplica
+    readyLine: isToSync
       ? '(MASTER|PRIMARY) <-> REPLICA sync: (Finished with success|(Master|Primary) accepted a Partial)'
       : 'Ready to accept connections',
     endSignal: 'SIGTERM',

@@ -2,7 +2,7 @@
 import { LongshoreError } from '../../job/errors.ts'
 import { connectRedis, type RedisServer, readRedisServer } from '../../redis/connect-redis.ts'
 import type { GuardedProcess } from '../guarded-process.ts'
-import type { Guardian } from '../guardian.ts'
+import { type Guardian, nodeEnv } from '../guardian.ts'
 import { failedStart, ownedStore, startOwnedServer } from '../owned-server.ts'
 import type { Store } from '../store.ts'
 import type { RedisOptions } from './start-redis.ts'
@@ -44,7 +44,7 @@ async function launch(guardian: Guardian, port: number): Promise<GuardedProcess>
   const server = await guardian.serve({
     command: process.execPath,
     args: ['--no-warnings', wasmRedisFile, wasmRedisMark, String(port)],
-    env: {},
+    env: nodeEnv(),
     readyLine: listeningLine,
     endSignal: 'SIGKILL',
   })

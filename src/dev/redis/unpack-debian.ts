@@ -12,8 +12,8 @@ import { temporaryBase } from '../server-user.ts'
 import type { StoreOptions } from '../store.ts'
 import { type NativeRedis, tryProgram } from './program.ts'
 
-const UPDATE_LIMIT_MS = 60_000
-const DOWNLOAD_LIMIT_MS = 30_000
+const UPDATE_LIMIT_MS = 40_000
+const DOWNLOAD_LIMIT_MS = 20_000
 /** Without a network each start would wait for it again. */
 const FAILURE_KEPT_MS = 10 * 60_000
 
@@ -62,6 +62,9 @@ async function recentFailure(note: string): Promise<string | undefined> {
   return readFile(note, 'utf8')
 }
 
+/** The network swallows packets: another try would take as long. */
+class TookTooLong extends LongshoreError {}
+
 /** First with the lists of packages this machine has, which is quick; if they are missing or stale, with new ones. */
 async function fetchAndUnpack(guardian: Guardian, env: Plan['env'], place: string): Promise<void> {
   // Apt fetches as a user of its own, who cannot enter a cache below a 0700 home.
@@ -80,21 +83,27 @@ async function fetchAndUnpack(guardian: Guardian, env: Plan['env'], place: strin
       limitMs,
     )
     if (exit.code === 0) return
-    const said = exit.output.trim().split('\n').slice(-3).join(' ')
-    throw new LongshoreError(
-      'STORE_UNAVAILABLE',
-      exit.signal ? `${command} took longer than ${limitMs} ms` : said,
-    )
+    if (exit.signal)
+      throw new TookTooLong('STORE_UNAVAILABLE', `${command} took longer than ${limitMs / 1000} s`)
+    throw new LongshoreError('STORE_UNAVAILABLE', /^E: (.*)/m.exec(exit.output)?.[1] ?? exit.output.trim())
   }
 
   const apt = (lists: string[], args: string[], limitMs: number) =>
     run('apt-get', ['-qq', ...options(join(folder, 'cache')), ...lists, ...args], limitMs)
   const install = ['--yes', '--no-install-recommends', '--download-only', 'install', 'redis-server']
   const ownLists = ['-o', `Dir::State=${own.state}`, '-o', 'Dir::State::status=/var/lib/dpkg/status']
-  await apt([], install, DOWNLOAD_LIMIT_MS).catch(async () => {
+  try {
+    await apt([], install, DOWNLOAD_LIMIT_MS)
+  } catch (error) {
+    if (error instanceof TookTooLong) throw error
     await apt(ownLists, ['update'], UPDATE_LIMIT_MS)
-    await apt(ownLists, install, DOWNLOAD_LIMIT_MS)
-  })
+    await apt(ownLists, install, DOWNLOAD_LIMIT_MS).catch((again: Error) => {
+      throw new LongshoreError(
+        'STORE_UNAVAILABLE',
+        `${(error as Error).message} (and with new lists: ${again.message})`,
+      )
+    })
+  }
 
   const packages = (await readdir(own.archives)).filter(name => name.endsWith('.deb'))
   if (packages.length === 0) throw new LongshoreError('STORE_UNAVAILABLE', 'apt-get fetched no package')

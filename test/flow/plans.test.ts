@@ -1,0 +1,221 @@
+/**
+ * A queue is often analysed while it is empty and then bursts. The plans of the hot functions must not depend on what
+ * the planner believes then: every statement must reach `jobs` through an index and touch no more rows than it needs.
+ */
+import { beforeAll, describe, expect, it } from 'vitest'
+import { newJobId } from '../../src/index.ts'
+import { type TestClient, useDatabase } from '../support/database.ts'
+
+const database = useDatabase()
+const ROWS = 100_000
+const BATCH = 200
+
+interface PlanNode {
+  'Node Type': string
+  'Relation Name'?: string
+  'Index Name'?: string
+  'Actual Rows': number
+  'Actual Loops': number
+  'Rows Removed by Filter'?: number
+  'Rows Removed by Index Recheck'?: number
+  Plans?: PlanNode[]
+}
+
+let client: TestClient
+let plans: PlanNode[]
+let workerId: number
+let manyLanesWorkerId: number
+const lanes: number[] = []
+
+beforeAll(async () => {
+  client = await database.connect()
+  await client.query('alter table longshore.jobs set (autovacuum_enabled = false)')
+  for (const table of ['jobs', 'lanes', 'workers', 'finished_jobs', 'awaited']) {
+    await client.query(`analyze longshore.${table}`)
+  }
+  const makeLane = async (task: string) => {
+    const { rows } = await client.query(
+      "select longshore.find_lane('default', $1, 'default', 'c:') as lane",
+      [task],
+    )
+    return rows[0].lane as number
+  }
+  for (let n = 0; n < 5; n++) lanes.push(await makeLane(`task-${n}`))
+  const register = async (tasks: string[]) => {
+    const { rows } = await client.query(
+      `insert into longshore.workers (name, queues, tasks, tags, constraint_tags)
+       values ('w', '{default}', $1, '{default}', '{c:}') returning id`,
+      [tasks],
+    )
+    return rows[0].id as number
+  }
+  workerId = await register(['task-0'])
+  manyLanesWorkerId = await register(['task-1', 'task-2', 'task-3', 'task-4'])
+  await client.query(
+    `insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
+     select longshore.new_id(), $1::int + (n % 5), longshore.score(0, now()), 'ready', 3, '{}'
+     from generate_series(1, $2) n`,
+    [lanes[0], ROWS],
+  )
+  await client.query(
+    `insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
+     select longshore.new_id(), $1, longshore.score(0, now() + n * interval '1 minute' - interval '50 minutes'),
+       'scheduled', 3, '{}'
+     from generate_series(1, $2) n`,
+    [lanes[0], ROWS / 10],
+  )
+
+  client.on('notice', notice => {
+    const text = notice.message ?? ''
+    const at = text.indexOf('{')
+    if (text.includes('plan:') && at >= 0) plans.push((JSON.parse(text.slice(at)) as { Plan: PlanNode }).Plan)
+  })
+  await client.query("load 'auto_explain'")
+  for (const setting of [
+    'auto_explain.log_min_duration = 0',
+    'auto_explain.log_nested_statements = on',
+    'auto_explain.log_analyze = on',
+    'auto_explain.log_timing = off',
+    'auto_explain.log_format = json',
+    'client_min_messages = log',
+  ]) {
+    await client.query(`set ${setting}`)
+  }
+}, 120_000)
+
+/** Every node that reads the relation, in all plans seen. */
+function readsOf(relation: string): PlanNode[] {
+  const found: PlanNode[] = []
+  const walk = (node: PlanNode) => {
+    if (node['Relation Name'] === relation && node['Node Type'].endsWith('Scan')) found.push(node)
+    for (const child of node.Plans ?? []) walk(child)
+  }
+  for (const plan of plans) walk(plan)
+  return found
+}
+
+function expectBounded(most: number): void {
+  const reads = readsOf('jobs')
+  for (const node of reads) {
+    expect(node['Node Type']).toMatch(/^(Index Scan|Index Only Scan|Bitmap Heap Scan|Tid Scan)$/)
+    const read = (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops']
+    expect(read).toBeLessThanOrEqual(most)
+  }
+}
+
+/** In a transaction that is rolled back, so that each mode sees the same rows and the same statistics. */
+async function explained(mode: string, run: () => Promise<void>): Promise<void> {
+  await client.query(`set plan_cache_mode = ${mode}`)
+  await client.query('discard plans')
+  await client.query('begin')
+  try {
+    await run()
+  } finally {
+    await client.query('rollback')
+  }
+}
+
+const call = async (text: string, values: unknown[]) => {
+  plans = []
+  return (await client.query(text, values)).rows as Record<string, unknown>[]
+}
+
+describe.each(['force_generic_plan', 'force_custom_plan'])(
+  'analysed while empty, then 100,000 rows, %s',
+  mode => {
+    it('claim from one lane reads its head through the ready index', () =>
+      explained(mode, async () => {
+        expect(await call('select * from longshore.claim($1, $2)', [workerId, BATCH])).toHaveLength(BATCH)
+        expect(readsOf('jobs').map(node => node['Index Name'])).toContain('jobs_ready')
+        expectBounded(BATCH)
+      }))
+
+    it('claim from several lanes reads the head of each', () =>
+      explained(mode, async () => {
+        expect(await call('select * from longshore.claim($1, $2)', [manyLanesWorkerId, BATCH])).toHaveLength(
+          BATCH,
+        )
+        expect(readsOf('jobs').map(node => node['Index Name'])).toContain('jobs_ready')
+        expectBounded(BATCH * 4)
+      }))
+
+    it('settle goes by the primary key', () =>
+      explained(mode, async () => {
+        const claimed = await call('select * from longshore.claim($1, $2)', [workerId, BATCH])
+        const sorted = claimed.sort((a, b) => (String(a['id']) < String(b['id']) ? -1 : 1))
+        const ids = sorted.map(job => job['id'])
+        const tokens = sorted.map(job => job['lease_token'])
+        const results = Object.fromEntries(ids.slice(0, 50).map(id => [String(id), { ok: true }]))
+        expect(
+          await call('select * from longshore.settle($1, $2, $3, $4, null)', [
+            workerId,
+            ids,
+            tokens,
+            results,
+          ]),
+        ).toEqual([])
+        expect(readsOf('jobs').length).toBeGreaterThan(0)
+        expectBounded(BATCH)
+        // Repeated, and in part stale: the slow path.
+        expect(
+          await call('select * from longshore.settle($1, $2, $3, $4, null)', [workerId, ids, tokens, null]),
+        ).toEqual([])
+        expectBounded(BATCH)
+      }))
+
+    it('settle of failures, retries and releases goes by the primary key', () =>
+      explained(mode, async () => {
+        const claimed = await call('select * from longshore.claim($1, 30)', [workerId])
+        const others = claimed.map((job, n) => ({
+          id: job['id'],
+          token: job['lease_token'],
+          outcome: ['failed', 'retry', 'released'][n % 3],
+          delayMs: 1000,
+        }))
+        expect(
+          await call("select * from longshore.settle($1, '{}', '{}', null, $2)", [
+            workerId,
+            JSON.stringify(others),
+          ]),
+        ).toEqual([])
+        expect(readsOf('jobs').length).toBeGreaterThan(0)
+        expectBounded(1)
+      }))
+
+    it('a checked enqueue goes by the primary key', () =>
+      explained(mode, async () => {
+        const shape = {
+          queue: 'default',
+          task: 'task-0',
+          tag: 'default',
+          constraintTag: 'c:',
+          maxAttempts: 1,
+          priority: 0,
+        }
+        const ids = Array.from({ length: BATCH }, () => newJobId())
+        const payloads = ids.map(() => '{}').join('\n')
+        await call('select longshore.enqueue_jobs($1, $2, null, $3, true)', [
+          JSON.stringify([shape]),
+          ids,
+          payloads,
+        ])
+        expect(readsOf('jobs').length).toBeGreaterThan(0)
+        expectBounded(BATCH)
+        await call('select longshore.enqueue_jobs($1, $2, null, $3, true)', [
+          JSON.stringify([shape]),
+          ids,
+          payloads,
+        ])
+        expectBounded(BATCH)
+      }))
+
+    it('due jobs are found through their index', () =>
+      explained(mode, async () => {
+        expect(await call('select * from longshore.promote_due($1)', [BATCH])).toMatchObject([
+          { promoted: 50 },
+        ])
+        expect(readsOf('jobs').map(node => node['Index Name'])).toContain('jobs_scheduled')
+        expectBounded(BATCH)
+      }))
+  },
+)
