@@ -10,6 +10,8 @@ export default defineConfig({
     pool: 'forks',
     // Memory tests ask for a collection before they measure.
     execArgv: ['--expose-gc'],
+    // Faults are made on purpose; what is logged about them would only hide the results.
+    env: { LONGSHORE_LOG_LEVEL: 'silent' },
     maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 60_000,

@@ -90,20 +90,6 @@ describe('the default Postgres', () => {
   })
 })
 
-it('a server of its own starts beside DATABASE_URL, ends with stop(), which may be called again', async () => {
-  const store = await start({
-    own: true,
-    env: bareEnv({ DATABASE_URL: 'postgres://nobody@nowhere/nothing' }),
-  })
-  const { pid, dataDir } = store
-  await Promise.all([store.stop(), store.stop()])
-  await store.stop()
-  expect(store.pid).toBeUndefined()
-  expect(isRunning(pid as number)).toBe(false)
-  expect(existsSync(dirname(dataDir as string))).toBe(false)
-  await expect(store.restart()).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' })
-})
-
 describe.skipIf(!hasLocalPostgres)('the machine’s own Postgres (needs one on this machine)', () => {
   it('is used with LONGSHORE_POSTGRES=local, replica included; one that is too old is passed over', async () => {
     const folder = await testFolder()
@@ -138,10 +124,12 @@ describe('a folder that is kept', () => {
     folder = await mkdtemp(join(tmpdir(), 'stores-test-'))
     await chmod(folder, 0o755)
     dataDir = join(folder, 'data')
+    // As an initdb that was cut off would leave it.
+    await mkdir(join(dataDir, 'longshore-partial/base'), { recursive: true })
   })
   afterAll(() => rm(folder, { recursive: true, force: true }))
 
-  it('holds what was committed before kill -9, under a fixed port', async () => {
+  it('is filled after a first try that was cut off, and holds what was committed before kill -9', async () => {
     const port = await freePort()
     const first = await start({ dataDir, port })
     await query(first.url, 'create table kept as select 1 as n')
@@ -204,31 +192,44 @@ describe('a folder that is kept', () => {
   })
 })
 
-it('settings of the caller come last, and a fill that was cut off is done again', async () => {
-  const dataDir = await testFolder()
-  await mkdir(join(dataDir, 'longshore-partial/base'), { recursive: true })
-  const settings = { fsync: false, shared_buffers: '32MB', 'longshore.note': "it's \\ fine" }
-  const store = await start({ dataDir, settings })
-  const [row] = await query(
-    store.url,
-    `select current_setting('fsync') as fsync, current_setting('shared_buffers') as buffers,
-      current_setting('longshore.note') as note`,
-  )
-  expect(row).toEqual({ fsync: 'off', buffers: '32MB', note: "it's \\ fine" })
-})
+describe('a server that is asked for with options', () => {
+  let store: Store
+  beforeAll(async () => {
+    store = await startPostgres({
+      own: true,
+      tls: hasOpenssl,
+      settings: { fsync: false, shared_buffers: '32MB', 'longshore.note': "it's \\ fine" },
+      env: bareEnv({ DATABASE_URL: 'postgres://nobody@nowhere/nothing' }),
+    })
+  })
 
-it.skipIf(!hasOpenssl)(
-  'TLS is verified by the client and plain connections are refused (needs openssl)',
-  async () => {
-    const store = await start({ tls: true })
-    expect(await query(store.url, 'select ssl from pg_stat_ssl where pid = pg_backend_pid()')).toEqual([
-      { ssl: true },
-    ])
+  it('starts beside DATABASE_URL, and the caller’s settings come last', async () => {
+    const names = ['fsync', 'shared_buffers', 'longshore.note']
+    const [row] = await query(
+      store.url,
+      `select ${names.map((name, i) => `current_setting('${name}') as s${i}`)}`,
+    )
+    expect(Object.values(row ?? {})).toEqual(['off', '32MB', "it's \\ fine"])
+  })
+
+  it.skipIf(!hasOpenssl)('speaks only TLS, and the client verifies it (needs openssl)', async () => {
+    const text = 'select ssl from pg_stat_ssl where pid = pg_backend_pid()'
+    expect(await query(store.url, text)).toEqual([{ ssl: true }])
     const plain = new URL(store.url)
     plain.search = ''
     await expect(query(plain.href, 'select 1')).rejects.toThrow(/no encryption/)
-  },
-)
+  })
+
+  it('ends with stop(), which removes its folder and may be called again', async () => {
+    const { pid, dataDir } = store
+    await Promise.all([store.stop(), store.stop()])
+    await store.stop()
+    expect(store.pid).toBeUndefined()
+    expect(isRunning(pid as number)).toBe(false)
+    expect(existsSync(dirname(dataDir as string))).toBe(false)
+    await expect(store.restart()).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' })
+  })
+})
 
 it('an unknown choice and an unreachable DATABASE_URL are errors that say what to do', async () => {
   await expect(startPostgres({ env: bareEnv({ LONGSHORE_POSTGRES: 'best' }) })).rejects.toMatchObject({

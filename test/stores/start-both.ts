@@ -2,13 +2,7 @@
 import { startPostgres, startRedis } from '../../src/dev/index.ts'
 
 const began = Date.now()
-const [postgres, redis] = await Promise.all([startPostgres(), startRedis()])
-const { pid, dataDir, url, choice } = postgres
-console.log(
-  JSON.stringify({
-    ms: Date.now() - began,
-    postgres: { pid, dataDir, url, choice },
-    redis: { pid: redis.pid, dataDir: redis.dataDir, url: redis.url, choice: redis.choice },
-  }),
-)
+const stores = await Promise.all([startPostgres(), startRedis()])
+const [postgres, redis] = stores.map(({ pid, dataDir, url, choice }) => ({ pid, dataDir, url, choice }))
+console.log(JSON.stringify({ ms: Date.now() - began, postgres, redis }))
 if (process.argv[2] !== 'leave') setInterval(() => {}, 60_000)

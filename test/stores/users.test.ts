@@ -92,9 +92,9 @@ describe.skipIf(!isRoot || !hasPackage || !isOpen)(
 it('processes that start stores at the same time, with an empty cache, do not disturb each other', async () => {
   const cache = await testFolder()
   const env = bareEnv({ XDG_CACHE_HOME: cache })
-  const parents = await Promise.all([1, 2, 3].map(() => spawnParent({ env })))
+  const parents = await Promise.all([spawnParent({ env }), spawnParent({ env })])
   const urls = parents.flatMap(({ postgres, redis }) => [postgres.url, redis.url])
-  expect(new Set(urls).size).toBe(6)
+  expect(new Set(urls).size).toBe(4)
   for (const { postgres } of parents)
     expect(await query(postgres.url, 'select 1 as one')).toEqual([{ one: 1 }])
   const left = (await readdir(join(cache, 'longshore'))).filter(name => /^longshore-|failure/.test(name))

@@ -1,0 +1,100 @@
+import { describe, expect, it } from 'vitest'
+import { defineTask } from '../../src/index.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { eventually } from '../support/signals.ts'
+
+const database = useDatabase()
+const deployment = useDeployment(database)
+const task = defineTask({ name: 'past' })
+
+const partitions = async () =>
+  (
+    await database.rows<{ name: string }>(
+      `select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
+       where i.inhparent = 'longshore.finished_jobs'::regclass order by 1`,
+    )
+  ).map(row => row.name)
+
+const nameOf = async (days: number) =>
+  (
+    await database.rows<{ name: string }>(
+      "select 'finished_jobs_' || to_char((now() at time zone 'utc')::date + $1::int, 'YYYYMMDD') as name",
+      [days],
+    )
+  )[0]?.name
+
+describe('the history', () => {
+  it('has a partition for today, for 14 days ahead, and a default one', async () => {
+    const found = await partitions()
+    expect(found).toHaveLength(16)
+    expect(found).toContain(await nameOf(0))
+    expect(found).toContain(await nameOf(14))
+    expect(found).toContain('finished_jobs_default')
+  })
+
+  it('takes a finished job also when the partition of the day is missing, and moves it when it is made', async () => {
+    await database.rows(`drop table longshore.${await nameOf(0)}`)
+    const producer = deployment.producer()
+    const ref = await producer.enqueue(task, 'kept')
+    const worker = await deployment.worker({ handlers: [task.handle(() => 'done')] })
+    expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded' })
+    await worker.stop()
+    // The upkeep of the worker may have made the partition by then: make it missing again, with the row in default.
+    await database.rows('begin')
+    await database.rows('select longshore.prepare_history(14)')
+    await database.rows('commit')
+    const where = await database.rows<{ name: string }>(
+      'select tableoid::regclass::text as name from longshore.finished_jobs',
+    )
+    expect(where.map(row => row.name)).toEqual([`longshore.${await nameOf(0)}`])
+    expect(await producer.get(ref)).toMatchObject({ state: 'succeeded', payload: 'kept', result: 'done' })
+  })
+
+  it('is dropped by whole days when its retention is over', async () => {
+    await database.rows(`
+      create table longshore.finished_jobs_20200101 (like longshore.finished_jobs including all);
+      alter table longshore.finished_jobs attach partition longshore.finished_jobs_20200101
+        for values from ('2020-01-01') to ('2020-01-02')`)
+    const old = `insert into longshore.finished_jobs
+      (id, score, lease_token, created_at, finished_at, lane, day, state, attempts, max_attempts, payload)
+      values (gen_random_uuid(), 0, 0, now(), now(), 1, $1, 'succeeded', 1, 1, '{}')`
+    await database.rows(old, ['2020-01-01'])
+    await database.rows(old, ['2020-01-05'])
+    await deployment.worker({ handlers: [task.handle(() => undefined)] })
+    await eventually(
+      'the upkeep has dropped the old day',
+      async () => !(await partitions()).includes('finished_jobs_20200101'),
+    )
+    await eventually('and what the default partition held', async () => {
+      return (
+        (await database.rows("select from longshore.finished_jobs where day < '2021-01-01'")).length === 0
+      )
+    })
+    expect(await partitions()).toHaveLength(16)
+  })
+
+  it('keeps settling while somebody reads it in a long transaction, and prepares the days when that has ended', async () => {
+    await database.rows(`drop table longshore.${await nameOf(14)}`)
+    const tx = await database.connect()
+    await tx.query('begin')
+    await tx.query('select count(*) from longshore.finished_jobs')
+    const producer = deployment.producer()
+    await deployment.worker({ handlers: [task.handle(() => undefined)] })
+    const refs = await producer.enqueueMany(task, [1, 2, 3])
+    for (const ref of refs) expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded' })
+    await tx.query('rollback')
+    await eventually('the day is prepared', async () => (await partitions()).length === 16)
+  })
+
+  it('[S10] removes waits that have expired', async () => {
+    await database.rows(
+      "insert into longshore.awaited values (gen_random_uuid(), 'somebody', now() - interval '1 second')",
+    )
+    await deployment.worker({ handlers: [task.handle(() => undefined)] })
+    await eventually(
+      'it is gone',
+      async () => (await database.rows('select from longshore.awaited')).length === 0,
+    )
+  })
+})

@@ -1,0 +1,99 @@
+import { describe, expect, it } from 'vitest'
+import { createWorker, defineTask } from '../../src/index.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { counter, gate } from '../support/signals.ts'
+
+const database = useDatabase()
+const deployment = useDeployment(database)
+const task = defineTask({ name: 'stop' })
+
+describe('a worker that stops', () => {
+  it('[W16] lets running jobs end, settles them, leaves the rest ready, and deregisters', async () => {
+    const producer = deployment.producer()
+    const inside = counter()
+    const mayEnd = gate()
+    const worker = await deployment.worker({
+      maxConcurrentTasks: 5,
+      handlers: [
+        task.handle(async () => {
+          inside.add()
+          await mayEnd.opened
+          return 'ended'
+        }),
+      ],
+    })
+    const refs = await producer.enqueueMany(
+      task,
+      Array.from({ length: 20 }, (_, n) => n),
+    )
+    await inside.reached(5)
+    const stopped = worker.stop()
+    mayEnd.open()
+    await stopped
+    const states = (await Promise.all(refs.map(ref => producer.get(ref)))).map(job => job?.state)
+    expect(states.filter(state => state === 'succeeded')).toHaveLength(5)
+    expect(states.filter(state => state === 'ready')).toHaveLength(15)
+    expect(await database.rows('select from longshore.jobs where attempts <> 0')).toEqual([])
+    expect(await database.rows('select from longshore.workers')).toEqual([])
+    expect(inside.count).toBe(5)
+  })
+
+  it('[W16] fires the signals at the deadline, and gives back what stops without using an attempt', async () => {
+    const producer = deployment.producer()
+    const inside = counter()
+    const reasons: unknown[] = []
+    const worker = await deployment.worker({
+      handlers: [
+        task.handle(
+          (_, { signal }) =>
+            new Promise((_, reject) => {
+              inside.add()
+              signal.addEventListener('abort', () => {
+                reasons.push((signal.reason as { code: string }).code)
+                reject(signal.reason)
+              })
+            }),
+        ),
+      ],
+    })
+    const ref = await producer.enqueue(task, 1)
+    await inside.reached(1)
+    await worker.stop({ deadline: 0 })
+    expect(reasons).toEqual(['WORKER_STOPPED'])
+    expect(await producer.get(ref)).toMatchObject({ state: 'ready', attempts: 0 })
+  })
+
+  it('[W16] gives back what does not even stop', async () => {
+    const producer = deployment.producer()
+    const inside = counter()
+    const worker = await deployment.worker({
+      abortGrace: 10,
+      handlers: [
+        task.handle(() => {
+          inside.add()
+          return new Promise(() => undefined)
+        }),
+      ],
+    })
+    const ref = await producer.enqueue(task, 1)
+    await inside.reached(1)
+    await worker.stop({ deadline: 0 })
+    expect(await producer.get(ref)).toMatchObject({ state: 'ready', attempts: 0 })
+  })
+
+  it('may be stopped before, during and after its start, and more than once', async () => {
+    const make = () => createWorker({ postgres: database.url, handlers: [task.handle(() => undefined)] })
+    await make().stop()
+    const hasty = make()
+    const starting = hasty.start()
+    await Promise.all([hasty.stop(), hasty.stop()])
+    await starting
+    const calm = make()
+    await Promise.all([calm.start(), calm.start()])
+    expect(await database.rows('select from longshore.workers')).toHaveLength(1)
+    await calm.stop()
+    await calm.stop()
+    expect(await database.rows('select from longshore.workers')).toEqual([])
+  })
+})

@@ -1,0 +1,145 @@
+import { describe, expect, it } from 'vitest'
+import { defineTask } from '../../src/index.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { counter, eventually, gate } from '../support/signals.ts'
+
+const database = useDatabase()
+const deployment = useDeployment(database)
+const task = defineTask({ name: 'wake', retry: { backoff: { type: 'fixed', delay: 30 } } })
+/** With the fall-back an hour away only a wake-up can start a job within the time of a test. */
+const NEVER = 3_600_000
+
+const isListening = async () =>
+  (await database.rows<{ listening: boolean }>('select listening from longshore.workers')).every(
+    row => row.listening,
+  )
+
+describe('an idle worker', () => {
+  it('[W5] is woken by an enqueue, a transaction that commits, plain SQL, a due job and a retry', async () => {
+    const producer = deployment.producer()
+    const done = counter()
+    await deployment.worker({
+      pollIntervalMs: NEVER,
+      handlers: [
+        task.handle(job => {
+          done.add()
+          if (job.payload === 'fail once' && job.attempt === 1) throw new Error('once')
+        }),
+      ],
+    })
+    const idle = () => eventually('the worker listens', isListening)
+    await idle()
+    await producer.enqueue(task, 1)
+    await done.reached(1)
+
+    await idle()
+    const tx = await database.connect()
+    await tx.query('begin')
+    await producer.enqueue(task, 1, { tx })
+    await tx.query('commit')
+    await done.reached(2)
+
+    await idle()
+    await database.rows("select longshore.enqueue('wake')")
+    await done.reached(3)
+
+    await idle()
+    await producer.enqueue(task, 1, { delay: 50 })
+    await done.reached(4)
+    await producer.enqueue(task, 1, { delay: 600 })
+    await done.reached(5)
+
+    await idle()
+    await producer.enqueue(task, 'fail once')
+    await done.reached(7)
+  })
+
+  it('[W5] starts the next job as soon as its only permit is free', async () => {
+    const producer = deployment.producer()
+    const started = counter()
+    const gates = [gate(), gate(), gate()]
+    await deployment.worker({
+      pollIntervalMs: NEVER,
+      maxConcurrentTasks: 1,
+      handlers: [
+        task.handle(async job => {
+          started.add()
+          await gates[job.payload as number]?.opened
+        }),
+      ],
+    })
+    for (const n of [0, 1, 2]) await producer.enqueue(task, n)
+    for (const n of [0, 1, 2]) {
+      await started.reached(n + 1)
+      expect(started.count).toBe(n + 1)
+      gates[n]?.open()
+    }
+  })
+
+  it('[S6] rings at most one of many for one job, and passes over those without a free permit', async () => {
+    const producer = deployment.producer()
+    const mayEnd = gate()
+    const inside = counter()
+    const done = counter()
+    const busy = await deployment.worker({
+      pollIntervalMs: NEVER,
+      maxConcurrentTasks: 1,
+      handlers: [
+        task.handle(async () => {
+          inside.add()
+          await mayEnd.opened
+          done.add()
+        }),
+      ],
+    })
+    await eventually('it listens', isListening)
+    await producer.enqueue(task, 'long')
+    await inside.reached(1)
+    await eventually('the busy worker does not listen', async () => !(await isListening()))
+    const others = await Promise.all(
+      [1, 2, 3, 4].map(() =>
+        deployment.worker({ pollIntervalMs: NEVER, handlers: [task.handle(() => done.add())] }),
+      ),
+    )
+    expect(others).toHaveLength(4)
+    await eventually('four listen', async () => {
+      const rows = await database.rows('select from longshore.workers where listening')
+      return rows.length === 4
+    })
+
+    // Bells are counted on the channels of all workers, on a connection of its own.
+    const rings: string[] = []
+    const ears = await database.connect()
+    ears.on('notification', message => rings.push(message.channel))
+    const workers = await database.rows<{ id: number }>('select id from longshore.workers')
+    for (const { id } of workers) await ears.query(`listen """longshore"".worker_${id}"`)
+    for (let n = 1; n <= 5; n++) {
+      await producer.enqueue(task, n)
+      await done.reached(n)
+    }
+    await ears.query('select 1')
+    expect(rings.length).toBe(5)
+    mayEnd.open()
+    await done.reached(6)
+    await busy.stop()
+  })
+
+  it('is not rung any more once its beat has stopped', async () => {
+    const producer = deployment.producer()
+    await producer.enqueue(task, 0)
+    await database.rows(
+      `insert into longshore.workers (name, queues, tasks, tags, constraint_tags, listening, beat_at)
+       values ('dead', '{default}', '{wake}', '{default}', '{c:}', true, now() - interval '1 minute')`,
+    )
+    const [dead] = await database.rows<{ id: number }>('select id from longshore.workers')
+    let rings = 0
+    const ears = await database.connect()
+    ears.on('notification', () => rings++)
+    await ears.query(`listen """longshore"".worker_${dead?.id}"`)
+    await producer.enqueue(task, 1)
+    await ears.query('select 1')
+    expect(rings).toBe(0)
+    expect(await producer.get((await producer.enqueue(task, 2)).id)).toMatchObject({ hasWorker: false })
+  })
+})
