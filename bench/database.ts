@@ -27,7 +27,7 @@ const SETTINGS = { shared_buffers: '1GB', max_wal_size: '4GB', fsync: true, sync
 const STATEMENT_SETTINGS = {
   shared_preload_libraries: 'pg_stat_statements',
   'pg_stat_statements.track': 'all',
-  track_io_timing: false,
+  'pg_stat_statements.track_planning': true,
 }
 
 export async function openDatabase(options: { withStatements: boolean }): Promise<Database> {

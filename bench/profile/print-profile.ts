@@ -27,19 +27,21 @@ export function formatProfiles(folder: string, jobs: number): string {
     .join('\n\n')
 }
 
-/** By `pg_stat_statements`, statements inside functions included: the time of a function holds that of its statements. */
+/** By `pg_stat_statements`, statements inside functions included: the time of a function holds that of its statements
+ * and of planning them. */
 export async function formatStatements(database: Database, jobs: number): Promise<string> {
   const rows = await database.query(`
-    select s.calls, s.rows, s.total_exec_time as ms, s.wal_bytes::float8 as wal, s.toplevel,
+    select s.calls, s.rows, s.total_exec_time as ms, s.total_plan_time as plan, s.wal_bytes::float8 as wal, s.toplevel,
       regexp_replace(left(s.query, 160), '\\s+', ' ', 'g') as text
     from pg_stat_statements s join pg_database d on d.oid = s.dbid
     where d.datname = current_database() and s.query !~* '^(create|analyze|checkpoint|alter|do)'
-    order by s.total_exec_time desc limit ${SHOWN_STATEMENTS}`)
+    order by s.total_exec_time + s.total_plan_time desc limit ${SHOWN_STATEMENTS}`)
   return formatTable(
-    ['µs/job', 'ms/call', 'calls', 'rows', 'WAL B/job', 'level', 'statement'],
+    ['µs/job', 'ms/call', 'plan ms/call', 'calls', 'rows', 'WAL B/job', 'level', 'statement'],
     rows.map(row => [
       ((Number(row['ms']) * 1000) / jobs).toFixed(2),
       (Number(row['ms']) / Number(row['calls'])).toFixed(3),
+      (Number(row['plan']) / Number(row['calls'])).toFixed(3),
       String(row['calls']),
       String(row['rows']),
       String(Math.round(Number(row['wal']) / jobs)),

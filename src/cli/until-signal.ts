@@ -5,7 +5,7 @@ export async function untilSignal(stop: () => Promise<void>): Promise<void> {
     const onSignal = () => {
       if (isStopping) process.exit(130)
       isStopping = true
-      process.stderr.write('longshore: stopping (again to force)\n')
+      if (process.stderr.isTTY) process.stderr.write('longshore: stopping (again to force)\n')
       resolve()
     }
     process.on('SIGINT', onSignal)

@@ -57,11 +57,7 @@ export async function cacheRoot(guardian: Guardian, env: Environment): Promise<s
   const home = await usableHome(env)
   if (home) {
     const folder = join(home, 'longshore')
-    const made = await mkdir(folder, { recursive: true }).then(
-      () => chmod(folder, 0o755).then(() => canEnter(folder)),
-      () => false,
-    )
-    if (made) return folder
+    if (await isMadeUsable(folder)) return folder
   }
   const base = await temporaryBase()
   const uid = process.getuid?.() ?? 0
@@ -71,6 +67,16 @@ export async function cacheRoot(guardian: Guardian, env: Environment): Promise<s
   // Anyone can make this name first in a shared folder and put programs in it; only our own is trusted.
   const isOurs = found?.isDirectory() && found.uid === uid && (found.mode & 0o022) === 0
   return isOurs && (await canEnter(shared)) ? shared : guardian.makeFolder(base)
+}
+
+async function isMadeUsable(folder: string): Promise<boolean> {
+  try {
+    await mkdir(folder, { recursive: true })
+    await chmod(folder, 0o755)
+    return await canEnter(folder)
+  } catch {
+    return false
+  }
 }
 
 /** Not a home that belongs to someone else: `sudo` often leaves the caller's HOME in place. */

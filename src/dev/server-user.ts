@@ -41,6 +41,16 @@ export async function temporaryBase(): Promise<string> {
   )
 }
 
+/** Before a folder is given away with all that is in it: is it what the caller thinks it is? */
+export async function refuseForeignContent(dataDir: string, known: RegExp): Promise<void> {
+  const foreign = (await readdir(dataDir)).filter(name => !known.test(name))
+  if (foreign.length === 0) return
+  throw new LongshoreError(
+    'STORE_UNSUPPORTED',
+    `the data folder ${dataDir} holds something else (${foreign.slice(0, 3).join(', ')} …): choose another or empty it`,
+  )
+}
+
 /** Makes a data folder the server's, if it can get there. */
 export async function takeOver(dataDir: string): Promise<void> {
   if (!serverUser) return

@@ -1,27 +1,39 @@
-/** The verb *await*: says that somebody waits for a job's end, so that settle tells them. */
+/** The verb *await*: says that somebody waits for jobs to end, so that settle tells them. */
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from './queryable.ts'
 import { inSchema } from './schema-name.ts'
 
-export async function awaitJob(
+/** How much longer than the wait itself a row is kept, should nobody remove it. */
+const GRACE_MS = 60_000
+
+export async function awaitJobs(
   db: Queryable,
   schema: string,
-  wait: { id: JobId; waiter: string; timeoutMs: number },
+  waiter: string,
+  waits: { id: JobId; timeoutMs: number }[],
 ): Promise<void> {
+  if (waits.length === 0) return
   await db.query(
     inSchema(
       schema,
       `insert into longshore.awaited (job_id, waiter, expires_at)
-       values ($1, $2, now() + $3 * interval '1 millisecond')
+       select w.id, $1, now() + w.ms * interval '1 millisecond'
+       from unnest($2::uuid[], $3::bigint[]) as w(id, ms)
        on conflict (job_id, waiter) do update set expires_at = greatest(awaited.expires_at, excluded.expires_at)`,
     ),
-    [wait.id, wait.waiter, wait.timeoutMs + 60_000],
+    [waiter, waits.map(wait => wait.id), waits.map(wait => wait.timeoutMs + GRACE_MS)],
   )
 }
 
-export async function forgetAwaited(db: Queryable, schema: string, id: JobId, waiter: string): Promise<void> {
-  await db.query(inSchema(schema, 'delete from longshore.awaited where job_id = $1 and waiter = $2'), [
-    id,
+export async function forgetAwaited(
+  db: Queryable,
+  schema: string,
+  waiter: string,
+  ids: JobId[],
+): Promise<void> {
+  if (ids.length === 0) return
+  await db.query(inSchema(schema, 'delete from longshore.awaited where job_id = any ($1) and waiter = $2'), [
+    ids,
     waiter,
   ])
 }

@@ -4,7 +4,7 @@ import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from './queryable.ts'
 import { inSchema } from './schema-name.ts'
 
-const READ = `
+const UNFINISHED = `
   select j.id, j.state, j.payload, j.attempts, j.max_attempts, j.created_at, j.started_at, j.worker_id, j.error,
     longshore.priority_of(j.score) as priority, longshore.run_at_of(j.score) as run_at, l.task, l.queue,
     null::timestamptz as finished_at, null::jsonb as result,
@@ -14,33 +14,24 @@ const READ = `
         and l.tag = any (w.tags) and l.constraint_tag = any (w.constraint_tags)
     ) as has_worker
   from longshore.jobs j left join longshore.lanes l on l.id = j.lane
-  where j.id = any ($1)
-  union all
+  where j.id = any ($1)`
+
+const FINISHED = `
   select f.id, f.state, f.payload, f.attempts, f.max_attempts, f.created_at, f.started_at, f.worker_id, f.error,
-    longshore.priority_of(f.score), longshore.run_at_of(f.score), l.task, l.queue, f.finished_at, f.result, false
+    longshore.priority_of(f.score) as priority, longshore.run_at_of(f.score) as run_at, l.task, l.queue,
+    f.finished_at, f.result, false as has_worker
   from longshore.finished_jobs f left join longshore.lanes l on l.id = f.lane
   where f.id = any ($1)`
 
 export async function readJobs(db: Queryable, schema: string, ids: JobId[]): Promise<Job[]> {
-  const { rows } = await db.query(inSchema(schema, READ), [ids])
+  const { rows } = await db.query(inSchema(schema, `${UNFINISHED} union all ${FINISHED}`), [ids])
   return rows.map(toJob)
 }
 
-/** Those of the jobs that have ended: cheaper than `readJobs`, for many at once. */
+/** Those of the jobs that have ended. */
 export async function readFinishedJobs(db: Queryable, schema: string, ids: JobId[]): Promise<FinishedJob[]> {
-  const { rows } = await db.query(
-    inSchema(schema, 'select f.id from longshore.finished_jobs f where f.id = any ($1)'),
-    [ids],
-  )
-  const jobs =
-    rows.length === 0
-      ? []
-      : await readJobs(
-          db,
-          schema,
-          rows.map(row => row['id'] as JobId),
-        )
-  return jobs.filter(job => job.isFinished)
+  const { rows } = await db.query(inSchema(schema, FINISHED), [ids])
+  return rows.map(toJob).filter(job => job.isFinished)
 }
 
 function toJob(row: Record<string, unknown>): Job {

@@ -1,20 +1,21 @@
 /**
- * Owns waiting for the end of a job. A waiter leaves a row in `awaited`; settle sees it and tells this process through
- * one notification channel of its own. A settle that looked for waiters just before the row was there is caught by a
- * second look; a slow poll covers what else may get lost.
+ * Owns waiting for the end of jobs. A wait leaves a row in `awaited`; settle sees it and tells this process through one
+ * notification channel of its own. A settle that looked for rows just before this one was there is caught by a second
+ * look; a slow poll covers what else may get lost. Rows and looks of many waits travel together.
  */
 import { randomBytes } from 'node:crypto'
 import { type Duration, toMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { FinishedJob } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
-import { awaitJob, forgetAwaited } from '../postgres/await-jobs.ts'
+import { awaitJobs, forgetAwaited } from '../postgres/await-jobs.ts'
 import type { Pool, PostgresConfig } from '../postgres/connect.ts'
 import { type Listener, openListener } from '../postgres/listener.ts'
 import { readFinishedJobs, readJobs } from '../postgres/read-jobs.ts'
 import { channelName } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import type { Logger } from '../runtime/logger.ts'
+import { naturalBatch } from '../runtime/natural-batch.ts'
 
 export interface WaitOptions {
   /** How long to wait. Default `'30s'`. */
@@ -31,9 +32,10 @@ export interface JobWaiter {
 /** A settle's commit takes a few milliseconds: it cannot be missed by both looks. */
 const SECOND_LOOK_MS = 50
 const POLL_MS = 1000
-const MOST_IN_ONE_LOOK = 1000
+const MOST_AT_ONCE = 1000
 
-interface Waiting {
+interface Wait {
+  timeoutMs: number
   resolve: (job: FinishedJob) => void
   reject: (error: unknown) => void
 }
@@ -46,36 +48,78 @@ export function createJobWaiter(options: {
 }): JobWaiter {
   const { pool, schema, logger } = options
   const waiter = randomBytes(8).readBigUInt64BE().toString(36).slice(0, 11)
-  const waiting = new Map<JobId, Set<Waiting>>()
+  const waits = new Map<JobId, Set<Wait>>()
   let listener: Promise<Listener> | undefined
   let poll: NodeJS.Timeout | undefined
 
-  const look = async (ids: JobId[]) => {
-    for (let at = 0; at < ids.length; at += MOST_IN_ONE_LOOK) {
-      const jobs = await readFinishedJobs(pool, schema, ids.slice(at, at + MOST_IN_ONE_LOOK))
-      for (const job of jobs) {
-        for (const entry of waiting.get(job.id) ?? []) entry.resolve(job)
+  const fail = (ids: Iterable<JobId>, error: unknown) => {
+    for (const id of ids) for (const wait of waits.get(id) ?? []) wait.reject(error)
+  }
+
+  const looks = naturalBatch<JobId>({
+    inFlight: 1,
+    maxItems: MOST_AT_ONCE,
+    send: async given => {
+      const ids = [...new Set(given)].filter(id => waits.has(id))
+      if (ids.length === 0) return
+      try {
+        for (const job of await readFinishedJobs(pool, schema, ids)) {
+          for (const wait of waits.get(job.id) ?? []) wait.resolve(job)
+        }
+      } catch (error) {
+        // The next poll looks again.
+        if (isTransientError(error))
+          logger.warn({ err: error }, 'could not look for finished jobs; trying again')
+        else fail(ids, error)
       }
-    }
-  }
+    },
+  })
 
-  /** Looks are made on events; what one of them misses the next poll sees. */
-  const lookSoon = (ids: JobId[]) => {
-    look(ids).catch(error => {
-      if (isTransientError(error))
-        logger.warn({ err: error }, 'could not look for finished jobs; trying again')
-      else for (const id of ids) for (const entry of waiting.get(id) ?? []) entry.reject(error)
-    })
-  }
+  /** Brings the rows in line with the waits: written for what is waited for, removed for what is not any more. */
+  const rows = naturalBatch<JobId>({
+    inFlight: 1,
+    maxItems: MOST_AT_ONCE,
+    send: async given => {
+      const ids = [...new Set(given)]
+      const awaited = ids.filter(id => waits.has(id))
+      try {
+        const longestMs = (id: JobId) =>
+          Math.max(0, ...[...(waits.get(id) ?? [])].map(wait => wait.timeoutMs))
+        await awaitJobs(
+          pool,
+          schema,
+          waiter,
+          awaited.map(id => ({ id, timeoutMs: longestMs(id) })),
+        )
+        // A row left behind costs one needless notification and is removed by the upkeep when it expires.
+        await forgetAwaited(
+          pool,
+          schema,
+          waiter,
+          ids.filter(id => !waits.has(id)),
+        )
+      } catch (error) {
+        if (!isTransientError(error)) return fail(awaited, error)
+        logger.warn({ err: error }, 'could not ask to be told of finished jobs; polling for them')
+      }
+      for (const id of awaited) looks.add(id)
+      if (awaited.length === 0) return
+      const secondLook = setTimeout(() => {
+        for (const id of awaited) looks.add(id)
+      }, SECOND_LOOK_MS)
+      secondLook.unref()
+    },
+  })
 
-  const lookAtAll = () => lookSoon([...waiting.keys()])
+  const lookAtAll = () => {
+    for (const id of waits.keys()) looks.add(id)
+  }
 
   const open = () => {
-    poll ??= setInterval(lookAtAll, POLL_MS)
     listener ??= openListener({
       postgres: options.postgres,
       channels: [channelName(schema, `waiter_${waiter}`)],
-      onNotify: (_, id) => lookSoon([id as JobId]),
+      onNotify: (_, id) => looks.add(id as JobId),
       onGap: lookAtAll,
       onError: error =>
         logger.warn({ err: error }, 'the connection that waits for results broke; reconnecting'),
@@ -86,7 +130,7 @@ export function createJobWaiter(options: {
     return listener
   }
 
-  const describe = async (id: JobId, timeoutMs: number) => {
+  const timedOut = async (id: JobId, timeoutMs: number) => {
     const [job] = await readJobs(pool, schema, [id])
     const found = job
       ? `it is ${job.state}`
@@ -99,37 +143,31 @@ export function createJobWaiter(options: {
       const timeoutMs = toMs(timeout, 'timeout')
       signal?.throwIfAborted()
       await open()
-      await awaitJob(pool, schema, { id, waiter, timeoutMs })
 
-      const entries = waiting.get(id) ?? new Set()
-      waiting.set(id, entries)
-      let entry: Waiting | undefined
+      const together = waits.get(id) ?? new Set()
+      waits.set(id, together)
+      poll ??= setInterval(lookAtAll, POLL_MS)
+      let wait: Wait | undefined
       let timer: NodeJS.Timeout | undefined
-      let secondLook: NodeJS.Timeout | undefined
       let onAbort: (() => void) | undefined
       try {
         return await new Promise<FinishedJob>((resolve, reject) => {
-          entry = { resolve, reject }
-          entries.add(entry)
-          timer = setTimeout(() => describe(id, timeoutMs).then(reject, reject), timeoutMs)
-          secondLook = setTimeout(() => lookSoon([id]), SECOND_LOOK_MS)
+          wait = { timeoutMs, resolve, reject }
+          together.add(wait)
+          timer = setTimeout(() => timedOut(id, timeoutMs).then(reject, reject), timeoutMs)
           onAbort = () => reject(signal?.reason)
           signal?.addEventListener('abort', onAbort)
-          lookSoon([id])
+          rows.add(id)
         })
       } finally {
         clearTimeout(timer)
-        clearTimeout(secondLook)
         if (onAbort) signal?.removeEventListener('abort', onAbort)
-        if (entry) entries.delete(entry)
-        if (entries.size === 0) {
-          waiting.delete(id)
-          // A row left behind costs one needless notification and is removed by the upkeep when it expires.
-          await forgetAwaited(pool, schema, id, waiter).catch(error =>
-            logger.warn({ err: error }, 'could not say that nobody waits any more'),
-          )
+        if (wait) together.delete(wait)
+        if (together.size === 0) {
+          waits.delete(id)
+          rows.add(id)
         }
-        if (waiting.size === 0) {
+        if (waits.size === 0) {
           clearInterval(poll)
           poll = undefined
         }
@@ -137,12 +175,11 @@ export function createJobWaiter(options: {
     },
 
     async close() {
-      clearInterval(poll)
-      for (const entries of waiting.values()) {
-        for (const entry of entries)
-          entry.reject(new LongshoreError('PRODUCER_CLOSED', 'the producer was closed'))
-      }
-      await listener?.then(open => open.close())
+      fail(waits.keys(), new LongshoreError('PRODUCER_CLOSED', 'the producer was closed'))
+      await new Promise(resolve => setImmediate(resolve)) // the waits above take themselves off the list
+      await rows.idle()
+      await looks.idle()
+      await listener?.then(opened => opened.close())
     },
   }
 }

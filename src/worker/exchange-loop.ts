@@ -31,6 +31,8 @@ export function createExchangeLoop(options: {
   exchange: (outcomes: readonly Outcome[], limit: number) => Promise<Exchange>
   /** Starts the jobs; each takes one permit until `freePermit`. */
   onClaimed: (jobs: ClaimedJob[]) => void
+  /** This run is over for Postgres: settled, or its lease was lost. */
+  onSettled: (outcome: Outcome) => void
   /** A claim may have been committed without our knowing: runs nobody works on must be given back. */
   onUnclearClaim: () => void
   /** No call is under way and a permit is free. */
@@ -110,8 +112,12 @@ export function createExchangeLoop(options: {
     if (answer.lost.size > 0) {
       logger.warn({ jobs: [...answer.lost] }, 'the lease of these jobs was gone when their runs ended')
     }
-    if (answer.busy.size === 0) return
-    const busy = sent.filter(outcome => answer.busy.has(outcome.id))
+    const busy: Outcome[] = []
+    for (const outcome of sent) {
+      if (answer.busy.has(outcome.id)) busy.push(outcome)
+      else options.onSettled(outcome)
+    }
+    if (busy.length === 0) return
     // While anything else is under way the next call takes them along; alone they would spin.
     if (calls > 0 || answer.claimed.length > 0) outcomes.push(...busy)
     else {

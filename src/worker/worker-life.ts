@@ -53,27 +53,28 @@ export async function beginLife(given: {
   let lanes = await readLanes(pool, schema)
   let isEnding = false
 
-  // By lease, not by job: a job may be claimed again while an abandoned handler is still inside.
+  // Every lease that this worker holds in Postgres. By lease, not by job: a job may be claimed again while an abandoned
+  // handler is still inside.
   const runs = new Map<string, Run>()
-  let onAllReturned: (() => void) | undefined
+  let unreported = 0
+  let onAllReported: (() => void) | undefined
   const leaseKey = (lease: { id: string; leaseToken: string }) => `${lease.id} ${lease.leaseToken}`
 
   const startJob = (job: ClaimedJob) => {
     const handler = handlers.get(lanes.get(job.lane) ?? '')
     if (!handler || isEnding) return giveBack(job)
-    const lease = leaseKey(job)
+    unreported++
     const run = runJob(job, handler, {
       abortGraceMs: given.abortGraceMs,
       maxResultBytes: given.maxResultBytes,
       logger,
-      onOutcome: outcome => loop.settle(outcome),
-      onReturn: () => {
-        runs.delete(lease)
-        loop.freePermit()
-        if (runs.size === 0) onAllReturned?.()
+      onOutcome: outcome => {
+        loop.settle(outcome)
+        if (--unreported === 0) onAllReported?.()
       },
+      onReturn: () => loop.freePermit(),
     })
-    runs.set(lease, run)
+    runs.set(leaseKey(job), run)
   }
 
   const giveBack = (job: ClaimedJob) => {
@@ -133,6 +134,7 @@ export async function beginLife(given: {
     settings: given.settings,
     exchange: (outcomes, limit) => settleAndClaim(pool, schema, workerId, outcomes, limit),
     onClaimed: startJobs,
+    onSettled: outcome => runs.delete(leaseKey(outcome)),
     onUnclearClaim: checkLeasesSoon,
     onIdle: () => wakeUp.onIdle(),
     onFull: () => wakeUp.onFull(),
@@ -154,11 +156,11 @@ export async function beginLife(given: {
   }, BEAT_MS)
   loop.look()
 
-  const allReturned = (ms: number) =>
+  const allReported = (ms: number) =>
     new Promise<void>(resolve => {
-      if (runs.size === 0) return resolve()
+      if (unreported === 0) return resolve()
       const timer = setTimeout(resolve, ms)
-      onAllReturned = () => {
+      onAllReported = () => {
         clearTimeout(timer)
         resolve()
       }
@@ -170,9 +172,9 @@ export async function beginLife(given: {
     for (const timer of leaseChecks) clearTimeout(timer)
     loop.stopClaiming()
     // A claim under way may still bring jobs: they are given back at once.
-    await allReturned(deadlineMs)
+    await allReported(deadlineMs)
     for (const run of runs.values()) run.abort(new LongshoreError('WORKER_STOPPED', 'the worker is stopping'))
-    await allReturned(given.abortGraceMs + 100)
+    await allReported(given.abortGraceMs + 100)
     const unsettled = await Promise.race([loop.idle(), pause(LAST_SETTLE_MS, 'unsettled', { ref: false })])
     if (unsettled) logger.error('stopping with runs that could not be settled: Postgres did not answer')
     clearInterval(beats)

@@ -9,7 +9,7 @@ import {
 } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
-import { counter, gate } from '../support/signals.ts'
+import { counter, eventually, gate } from '../support/signals.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -311,7 +311,10 @@ describe('waitFor', () => {
     await deployment.worker({ handlers: [task.handle(() => 'here')] })
     await producer.enqueue(task, 1, { id })
     for (const wait of waits) expect(await wait).toMatchObject({ state: 'succeeded', result: 'here' })
-    expect(await database.rows('select from longshore.awaited')).toEqual([])
+    await eventually(
+      'nobody waits',
+      async () => (await database.rows('select from longshore.awaited')).length === 0,
+    )
   })
 
   it('[X5] rejects with WAIT_TIMEOUT that says where the job is, and stops when its signal fires', async () => {

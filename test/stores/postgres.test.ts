@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -178,10 +178,12 @@ describe('a folder that is kept', () => {
   it('is refused if another version or something else filled it', async () => {
     const foreign = await testFolder()
     await writeFile(join(foreign, 'thesis.tex'), '')
+    const before = await stat(join(foreign, 'thesis.tex'))
     const starting = () => startPostgres({ dataDir: foreign, env: bareEnv() })
-    await expect(starting()).rejects.toThrow(/not empty .*thesis\.tex/)
+    await expect(starting()).rejects.toThrow(/holds something else \(thesis\.tex/)
     await writeFile(join(foreign, 'PG_VERSION'), '9.6\n')
     await expect(starting()).rejects.toThrow(/made by Postgres 9\.6/)
+    expect((await stat(join(foreign, 'thesis.tex'))).uid).toBe(before.uid)
   })
 
   it.skipIf(!isRoot)('is refused to root below a 0700 folder, saying so (needs root)', async () => {

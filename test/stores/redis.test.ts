@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { readFile, readlink, symlink } from 'node:fs/promises'
+import { readFile, readlink, stat, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { type RedisOptions, type Store, startRedis, startRedisCluster } from '../../src/dev/index.ts'
@@ -196,6 +196,14 @@ describe.skipIf(!hasRealRedis)('a real server (needs redis-server, valkey-server
     const second = await start({ dataDir, port })
     expect(second.url).toBe(first.url)
     expect(await (await connect(second.url)).get('kept')).toBe('2')
+  })
+
+  it('refuses a folder that holds something else, and leaves it alone', async () => {
+    const dataDir = await testFolder()
+    await writeFile(join(dataDir, 'thesis.tex'), '')
+    const before = await stat(dataDir)
+    await expect(startRedis({ dataDir, env: bareEnv() })).rejects.toThrow(/holds something else/)
+    expect((await stat(dataDir)).uid).toBe(before.uid)
   })
 
   it('stop() ends it, removes its temporary folder, and may be called again', async () => {

@@ -14,21 +14,10 @@ describe('durations', () => {
     expect(toMs(duration, 'delay')).toBe(ms)
   })
 
-  it.each([
-    -1,
-    Number.NaN,
-    Number.POSITIVE_INFINITY,
-    '',
-    '5',
-    's',
-    '-5s',
-    '5 s',
-    '1e3s',
-    '4000d',
-    null,
-    {},
-    1n,
-  ])('%j is refused, by name', duration => {
-    expect(() => toMs(duration as never, 'timeout')).toThrow(/^timeout must be/)
-  })
+  it.each([-1, Number.NaN, Number.POSITIVE_INFINITY, '', '5', 's', '-5s', '5 s', '1e3s', '4000d', null, {}])(
+    '%j is refused, by name',
+    duration => {
+      expect(() => toMs(duration as never, 'timeout')).toThrow(/^timeout must be/)
+    },
+  )
 })

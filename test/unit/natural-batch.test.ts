@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { naturalBatch } from '../../src/runtime/natural-batch.ts'
-import { gate } from '../support/signals.ts'
+import { type Gate, gate } from '../support/signals.ts'
 
 describe('batching by nature', () => {
   function recorded(inFlight: number, maxItems: number) {
     const sent: number[][] = []
-    const gates: ReturnType<typeof gate>[] = []
+    const gates: Gate[] = []
     const batch = naturalBatch<number>({
       inFlight,
       maxItems,

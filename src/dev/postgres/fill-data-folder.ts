@@ -6,31 +6,26 @@ import { chmod, mkdir, readdir, readFile, rename, rm, rmdir } from 'node:fs/prom
 import { join } from 'node:path'
 import { LongshoreError } from '../../job/errors.ts'
 import type { Guardian } from '../guardian.ts'
-import { giveToServer, serverUser, takeOver } from '../server-user.ts'
+import { giveToServer, refuseForeignContent, serverUser, takeOver } from '../server-user.ts'
 import { POSTGRES_ENV, type PostgresBinaries } from './binaries.ts'
 
 const WORKSHOP = 'longshore-partial'
 
-/** Makes the folder usable by the server; true if it has to be filled. */
+/** Makes the folder usable by the server; true if it has to be filled. A folder with other content is not touched. */
 export async function prepareDataFolder(dataDir: string, major: number): Promise<boolean> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
-  await takeOver(dataDir)
-  await chmod(dataDir, 0o700)
-  await rm(join(dataDir, WORKSHOP), { recursive: true, force: true })
   const made = (await readFile(join(dataDir, 'PG_VERSION'), 'utf8').catch(() => '')).trim()
-  if (made === String(major)) return false
-  if (made) {
+  if (made && made !== String(major)) {
     throw new LongshoreError(
       'STORE_UNSUPPORTED',
       `the data folder ${dataDir} was made by Postgres ${made}, this is Postgres ${major}: choose another folder or delete it`,
     )
   }
-  const entries = (await readdir(dataDir)).filter(name => name !== 'lost+found')
-  if (entries.length === 0) return true
-  throw new LongshoreError(
-    'STORE_UNSUPPORTED',
-    `the data folder ${dataDir} is not empty and holds no database (${entries.slice(0, 3).join(', ')} …): choose another`,
-  )
+  if (!made) await refuseForeignContent(dataDir, new RegExp(`^(${WORKSHOP}|lost\\+found)$`))
+  await takeOver(dataDir)
+  await chmod(dataDir, 0o700)
+  await rm(join(dataDir, WORKSHOP), { recursive: true, force: true })
+  return !made
 }
 
 export async function fillDataFolder(
@@ -57,18 +52,9 @@ export async function initialize(
     command: join(binaries.bin, 'initdb'),
     // `--no-sync` concerns only these first files: a temporary folder does not outlive a power cut.
     args: [
-      ...[
-        '--pgdata',
-        folder,
-        '--username',
-        'postgres',
-        '--auth',
-        'trust',
-        '--encoding',
-        'UTF8',
-        '--no-locale',
-      ],
-      ...['--no-instructions', ...(isTemporary ? ['--no-sync'] : [])],
+      `--pgdata=${folder}`,
+      ...['--username=postgres', '--auth=trust', '--encoding=UTF8', '--no-locale', '--no-instructions'],
+      ...(isTemporary ? ['--no-sync'] : []),
     ],
     env: POSTGRES_ENV,
     user: serverUser,

@@ -6,7 +6,7 @@ import { type Certificate, makeCertificate } from '../certificate.ts'
 import type { GuardedProcess } from '../guarded-process.ts'
 import type { Guardian } from '../guardian.ts'
 import { failedStart, ownedStore, startOwnedServer } from '../owned-server.ts'
-import { giveToServer, serverUser, takeOver, temporaryBase } from '../server-user.ts'
+import { giveToServer, refuseForeignContent, serverUser, takeOver, temporaryBase } from '../server-user.ts'
 import type { Store } from '../store.ts'
 import type { NativeRedis } from './program.ts'
 import type { RedisOptions } from './start-redis.ts'
@@ -54,6 +54,7 @@ export async function runNative(guardian: Guardian, plan: NativePlan): Promise<S
 
 async function prepareDataFolder(dataDir: string): Promise<string> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  await refuseForeignContent(dataDir, /^(appendonlydir|lost\+found|.*\.(rdb|aof|conf))$/)
   await takeOver(dataDir)
   return dataDir
 }

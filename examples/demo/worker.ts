@@ -1,0 +1,27 @@
+/** What the demo's worker processes do: `longshore worker examples/demo/worker.ts`. */
+import { setTimeout as pause } from 'node:timers/promises'
+import { callPartner, hopeless, remind, resize } from './tasks.ts'
+
+export const handlers = [
+  resize.handle(async ({ payload }, { signal }) => {
+    await pause(Math.random() * 20, undefined, { signal })
+    return { image: payload.image, bytes: payload.width * 137 }
+  }),
+
+  callPartner.handle(async ({ payload, attempt }) => {
+    if (payload.call % 3 === 0 && attempt < 3) throw new Error(`503 on attempt ${attempt}`)
+  }),
+
+  remind.handle(() => undefined),
+
+  hopeless.handle(({ payload }) => {
+    switch (payload.reason) {
+      case 'throws':
+        throw new Error('always')
+      case 'never returns':
+        return new Promise(() => undefined)
+      case 'returns a bigint':
+        return 1n
+    }
+  }),
+]

@@ -1,0 +1,46 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Store, startPostgres } from '../../src/dev/index.ts'
+import { createProducer, createWorker, defineTask, type JobRef, migrate } from '../../src/index.ts'
+import { counter } from '../support/signals.ts'
+
+let postgres: Store
+beforeAll(async () => {
+  postgres = await startPostgres({ own: true })
+  await migrate({ postgres: postgres.url })
+})
+afterAll(() => postgres.stop())
+
+describe('Postgres killed and started again', () => {
+  it('[S10] [X4] loses no acknowledged job: producer and worker come back by themselves', async () => {
+    const task = defineTask({ name: 'steady' })
+    const producer = createProducer({ postgres: postgres.url })
+    const acknowledged: JobRef[] = []
+    const done = counter()
+    const worker = createWorker({ postgres: postgres.url, handlers: [task.handle(() => done.add())] })
+    await worker.start()
+
+    let mustStop = false
+    const produce = async () => {
+      while (!mustStop) {
+        // A producer gives up after some seconds; then the caller decides. Only what resolved counts.
+        const ref = await producer.enqueue(task, acknowledged.length).catch(() => undefined)
+        if (ref) acknowledged.push(ref)
+      }
+    }
+    const producing = [produce(), produce(), produce()]
+    await done.reached(50)
+    await postgres.kill()
+    await postgres.restart()
+    const before = acknowledged.length
+    while (acknowledged.length < before + 50)
+      await producer.enqueue(task, 'more').then(ref => acknowledged.push(ref))
+    mustStop = true
+    await Promise.all(producing)
+
+    for (const ref of acknowledged) {
+      expect(await producer.waitFor(ref, { timeout: '20s' })).toMatchObject({ state: 'succeeded' })
+    }
+    await worker.stop()
+    await producer.close()
+  }, 60_000)
+})

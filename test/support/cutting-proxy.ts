@@ -1,0 +1,66 @@
+/** A TCP proxy in front of a store that can lose a reply: the server has done its work, the client never learns. */
+
+import { once } from 'node:events'
+import { createServer, connect as dial, type Server, type Socket } from 'node:net'
+
+export interface CuttingProxy {
+  /** The given connection string, through the proxy. */
+  readonly url: string
+  /**
+   * From now on wait for a request that contains `text`; when the server answers it, swallow the answer and cut the
+   * connection. Resolves when that has happened. Other connections are left alone.
+   */
+  loseReplyTo(text: string): Promise<void>
+  close(): Promise<void>
+}
+
+export async function startCuttingProxy(targetUrl: string): Promise<CuttingProxy> {
+  const target = new URL(targetUrl)
+  const sockets = new Set<Socket>()
+  let watched: { text: string; onCut: () => void } | undefined
+
+  const server: Server = createServer(client => {
+    const upstream = dial(Number(target.port), target.hostname)
+    let cut: (() => void) | undefined
+    for (const socket of [client, upstream]) {
+      sockets.add(socket)
+      socket.on('close', () => sockets.delete(socket))
+    }
+    client.on('error', () => upstream.destroy())
+    upstream.on('error', () => client.destroy())
+    client.on('close', () => upstream.destroy())
+    upstream.on('close', () => client.destroy())
+    client.on('data', chunk => {
+      if (watched && chunk.includes(watched.text)) {
+        cut = watched.onCut
+        watched = undefined
+      }
+      upstream.write(chunk)
+    })
+    upstream.on('data', chunk => {
+      if (!cut) return client.write(chunk)
+      client.destroy()
+      upstream.destroy()
+      cut()
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('the proxy has no port')
+  const url = new URL(targetUrl)
+  url.port = String(address.port)
+
+  return {
+    url: url.href,
+    loseReplyTo: text =>
+      new Promise(resolve => {
+        watched = { text, onCut: resolve }
+      }),
+    async close() {
+      for (const socket of sockets) socket.destroy()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}
