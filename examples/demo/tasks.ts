@@ -19,6 +19,6 @@ export const remind = defineTask({ name: 'remind', payload: z.object({ dueInMs: 
 export const hopeless = defineTask({
   name: 'hopeless',
   payload: z.object({ reason: z.enum(['throws', 'never returns', 'returns a bigint']) }),
-  retry: { attempts: 2, backoff: { type: 'fixed', delay: 10 } },
+  retry: { attempts: 1 },
   timeout: 100,
 })

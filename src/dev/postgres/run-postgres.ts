@@ -15,7 +15,7 @@ import { clearStaleLock } from './clear-stale-lock.ts'
 import { writeConfiguration } from './configuration.ts'
 import { startFromCopy } from './copy-primary.ts'
 import { fillDataFolder, initialize, prepareDataFolder } from './fill-data-folder.ts'
-import type { PostgresOptions } from './start-postgres.ts'
+import type { PostgresOptions } from './options.ts'
 
 const START_LIMIT_MS = 120_000
 const MEMORY_LIMIT_MS = 10_000

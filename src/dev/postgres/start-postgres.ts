@@ -4,19 +4,12 @@ import { openPool } from '../../postgres/connect.ts'
 import { checkServerVersion } from '../../postgres/server-version.ts'
 import { isDockerAskedFor, startContainer } from '../docker.ts'
 import { type Guardian, openGuardian } from '../guardian.ts'
-import { type Environment, foreignStore, type Store, type StoreOptions } from '../store.ts'
+import { type Environment, foreignStore, type Store } from '../store.ts'
 import type { PostgresBinaries } from './binaries.ts'
-import type { PostgresSettings } from './configuration.ts'
 import { findLocal } from './find-local.ts'
 import { findPackaged } from './find-packaged.ts'
+import type { PostgresOptions } from './options.ts'
 import { runPostgres } from './run-postgres.ts'
-
-export interface PostgresOptions extends StoreOptions {
-  /** Postgres settings on top of ours, such as `{ fsync: false, shared_buffers: '1GB' }`. Default: none. */
-  readonly settings?: PostgresSettings
-  /** Start as a streaming replica of this server, which has to be one of ours. Default: a primary. */
-  readonly replicaOf?: Store
-}
 
 export async function startPostgres(options: PostgresOptions = {}): Promise<Store> {
   const env = options.env ?? process.env

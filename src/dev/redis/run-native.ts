@@ -8,8 +8,8 @@ import type { Guardian } from '../guardian.ts'
 import { failedStart, ownedStore, startOwnedServer } from '../owned-server.ts'
 import { giveToServer, refuseForeignContent, serverUser, takeOver, temporaryBase } from '../server-user.ts'
 import type { Store } from '../store.ts'
+import type { RedisOptions } from './options.ts'
 import type { NativeRedis } from './program.ts'
-import type { RedisOptions } from './start-redis.ts'
 
 interface NativePlan {
   readonly program: NativeRedis

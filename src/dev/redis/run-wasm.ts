@@ -5,7 +5,7 @@ import type { GuardedProcess } from '../guarded-process.ts'
 import { type Guardian, nodeEnv } from '../guardian.ts'
 import { failedStart, ownedStore, startOwnedServer } from '../owned-server.ts'
 import type { Store } from '../store.ts'
-import type { RedisOptions } from './start-redis.ts'
+import type { RedisOptions } from './options.ts'
 import { listeningLine, wasmRedisFile, wasmRedisMark } from './wasm-redis-process.mjs'
 
 const START_LIMIT_MS = 30_000

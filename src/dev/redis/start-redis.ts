@@ -3,21 +3,13 @@ import { LongshoreError } from '../../job/errors.ts'
 import { connectRedis, readRedisServer } from '../../redis/connect-redis.ts'
 import { isDockerAskedFor, startContainer } from '../docker.ts'
 import { type Guardian, openGuardian } from '../guardian.ts'
-import { type Environment, foreignStore, type Store, type StoreOptions } from '../store.ts'
+import { type Environment, foreignStore, type Store } from '../store.ts'
 import { findLocal } from './find-local.ts'
+import type { RedisOptions } from './options.ts'
 import { type NativeRedis, nameChoice } from './program.ts'
 import { runNative } from './run-native.ts'
 import { runWasm } from './run-wasm.ts'
 import { unpackDebian } from './unpack-debian.ts'
-
-export interface RedisOptions extends StoreOptions {
-  /** Lines as in `redis.conf`, on top of ours, such as `maxmemory 64mb`. Default: none. */
-  readonly settings?: readonly string[]
-  /** Lines as in an ACL file, such as `user alice on >secret ~* +@all`. Default: everyone may do everything. */
-  readonly users?: readonly string[]
-  /** Start as a replica of this server. Default: a primary. */
-  readonly replicaOf?: Store
-}
 
 type RedisChoice =
   | { readonly program: NativeRedis; readonly reason: string }

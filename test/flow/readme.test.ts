@@ -1,0 +1,33 @@
+/** What the README shows is what runs. */
+import { spawn } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { useDatabase } from '../support/database.ts'
+
+const database = useDatabase({ isEmpty: true })
+
+function run(args: string[], env: NodeJS.ProcessEnv): Promise<{ code: number | null; output: string }> {
+  const child = spawn(process.execPath, ['--import', 'tsx', ...args], {
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env },
+  })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', chunk => (output += chunk))
+  return new Promise(resolve => child.on('exit', code => resolve({ code, output })))
+}
+
+describe('the README', () => {
+  it('[X1] shows the example that is run here, to the letter, and it works', async () => {
+    const example = readFileSync('examples/first-job.ts', 'utf8')
+    expect(readFileSync('README.md', 'utf8')).toContain(`\`\`\`ts\n${example}\`\`\``)
+    const { code, output } = await run(['examples/first-job.ts'], { DATABASE_URL: database.url })
+    expect(output).toContain('succeeded receipt 1 for ada@example.com')
+    expect(code).toBe(0)
+  })
+
+  it('has a demo that ends by itself with a clean audit', async () => {
+    const { code, output } = await run(['examples/demo/main.ts'], {})
+    expect(output).not.toContain('✗')
+    expect(output.match(/✓/g)).toHaveLength(8)
+    expect(code).toBe(0)
+  }, 90_000)
+})
