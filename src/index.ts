@@ -22,7 +22,7 @@ export {
   type Task,
   type TaskOptions,
 } from './job/task.ts'
-export type { PostgresConfig } from './postgres/connect.ts'
+export type { PostgresConfig, PostgresSettings } from './postgres/connect.ts'
 export { type MigrateOptions, type MigrationStep, migrate } from './postgres/migrate.ts'
 export type { Queryable } from './postgres/queryable.ts'
 export {

@@ -8,7 +8,7 @@ const UNIT_MS: Record<Unit, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000,
 const WRITTEN = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/
 
 /** Ten years: longer delays are mistakes in a unit. */
-export const LONGEST_MS = 315_360_000_000
+const LONGEST_MS = 315_360_000_000
 
 /** Milliseconds of a duration; `what` names it in the error. */
 export function toMs(duration: Duration, what: string): number {

@@ -38,7 +38,7 @@ interface SqlFile {
   checksum: string
 }
 
-export interface SchemaFiles {
+interface SchemaFiles {
   migrations: (SqlFile & { version: number })[]
   functions: SqlFile[]
 }
@@ -46,7 +46,7 @@ export interface SchemaFiles {
 let cached: SchemaFiles | undefined
 
 /** The SQL that this version of longshore ships. */
-export function schemaFiles(): SchemaFiles {
+function schemaFiles(): SchemaFiles {
   if (cached) return cached
   const root = new URL('../../migrations/', import.meta.url)
   const read = (folder: URL): SqlFile[] =>
