@@ -22,8 +22,8 @@ export {
   type Task,
   type TaskOptions,
 } from './job/task.ts'
-export type { PostgresConfig, PostgresSettings } from './postgres/connect.ts'
 export { type MigrateOptions, type MigrationStep, migrate } from './postgres/migrate.ts'
+export type { PostgresConfig, PostgresSettings } from './postgres/postgres-config.ts'
 export type { Queryable } from './postgres/queryable.ts'
 export {
   createProducer,

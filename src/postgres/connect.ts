@@ -1,24 +1,8 @@
 /** Owns connections to Postgres: how to reach it, the pool and its settings. */
-import type { ConnectionOptions } from 'node:tls'
 import pg from 'pg'
 import { LongshoreError } from '../job/errors.ts'
+import type { PostgresConfig } from './postgres-config.ts'
 import type { Queryable } from './queryable.ts'
-
-/** A connection string, or the settings one by one. */
-export type PostgresConfig = string | PostgresSettings
-
-export interface PostgresSettings {
-  connectionString?: string
-  host?: string
-  port?: number
-  user?: string
-  password?: string | (() => string | Promise<string>)
-  database?: string
-  /** True, or the options of `node:tls`. */
-  ssl?: boolean | ConnectionOptions
-  /** Shown in `pg_stat_activity`. Default `'longshore'`. */
-  application_name?: string
-}
 
 /** A call that got no answer in this time is given up; its connection is replaced. */
 const CALL_TIMEOUT_MS = 30_000

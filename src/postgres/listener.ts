@@ -5,7 +5,8 @@
  */
 import pg from 'pg'
 import { pauseMs } from '../runtime/retry.ts'
-import { connectionConfig, type PostgresConfig } from './connect.ts'
+import { connectionConfig } from './connect.ts'
+import type { PostgresConfig } from './postgres-config.ts'
 import type { Queryable } from './queryable.ts'
 
 export interface Listener extends Queryable {

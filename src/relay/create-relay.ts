@@ -4,8 +4,9 @@
  */
 import { hostname } from 'node:os'
 import { checkDatabase } from '../postgres/check-database.ts'
-import { openPool, type PostgresConfig } from '../postgres/connect.ts'
+import { openPool } from '../postgres/connect.ts'
 import { openListener } from '../postgres/listener.ts'
+import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { channelName, checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'

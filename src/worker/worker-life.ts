@@ -5,8 +5,9 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { LongshoreError } from '../job/errors.ts'
 import type { Handler } from '../job/task.ts'
-import type { Pool, PostgresConfig } from '../postgres/connect.ts'
+import type { Pool } from '../postgres/connect.ts'
 import { openListener } from '../postgres/listener.ts'
+import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import {
   beat,
   readLanes,
