@@ -5,7 +5,7 @@
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { delimiter, join } from 'node:path'
+import { delimiter, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const AT_ONCE = 2
@@ -141,19 +141,26 @@ async function checkPublishedTypes({ folder }) {
   const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
   const given = { ...manifest.dependencies, ...manifest.peerDependencies }
   const problems = new Set()
-  for (const file of readdirSync(join(folder, 'dist'), { recursive: true })) {
-    if (!file.endsWith('.d.ts')) continue
-    const text = readFileSync(join(folder, 'dist', file), 'utf8')
-    for (const [, specifier] of text.matchAll(/(?:\bfrom|\bimport\(?) ?["']([^."'][^"']*)["']/g)) {
+  // Only what a user's compiler reaches: the bundler also leaves declaration files that nothing refers to.
+  const reached = new Set(
+    Object.values(manifest.exports).flatMap(entry => (entry.types ? [join(entry.types)] : [])),
+  )
+  for (const file of reached) {
+    const text = readFileSync(join(folder, file), 'utf8')
+    for (const [, specifier] of text.matchAll(/(?:\bfrom|\bimport\(?) ?["']([^"']+)["']/g)) {
       if (specifier.startsWith('node:')) continue
+      if (specifier.startsWith('.')) {
+        reached.add(join(dirname(file), specifier.replace(/\.js$/, '.d.ts')))
+        continue
+      }
       const name = specifier
         .split('/')
         .slice(0, specifier.startsWith('@') ? 2 : 1)
         .join('/')
       const types = `@types/${name.replace('@', '').replace('/', '__')}`
-      if (!(name in given)) problems.add(`dist/${file} names ${name}, which is not a dependency`)
+      if (!(name in given)) problems.add(`${file} names ${name}, which is not a dependency`)
       else if (!hasTypes(name) && !(types in given))
-        problems.add(`dist/${file} needs the types of ${name}: make ${types} a dependency`)
+        problems.add(`${file} needs the types of ${name}: make ${types} a dependency`)
     }
   }
   return { ok: problems.size === 0, output: [...problems].join('\n') }

@@ -40,7 +40,7 @@ begin
       for update skip locked
     ), claimed as (
       update longshore.jobs j
-      set state = 'running', worker_id = p_worker, started_at = now(), attempts = j.attempts + 1,
+      set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
         lease_token = (select nextval('longshore.lease_tokens'))
       where j.ctid = any (array(select h.ctid from head h))
       returning j.*
@@ -77,7 +77,7 @@ begin
       for update skip locked
     ), claimed as (
       update longshore.jobs j
-      set state = 'running', worker_id = p_worker, started_at = now(), attempts = j.attempts + 1, lease_token = v_token
+      set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1, lease_token = v_token
       where j.ctid = any (array(select f.ctid from free f))
       returning j.*
     )

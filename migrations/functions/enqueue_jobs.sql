@@ -13,7 +13,8 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 declare
-  v_now_ms bigint := floor(extract(epoch from now()) * 1000);
+  -- Not the start of the transaction: a delay counts from the call.
+  v_now_ms bigint := floor(extract(epoch from clock_timestamp()) * 1000);
   v_lanes int[];
   v_scores bigint[];
   v_states longshore.job_state[];

@@ -83,7 +83,7 @@ begin
       on conflict do nothing;
       perform longshore.tell_waiters(array[v_job.id]);
     elsif v_given.outcome = 'retry' then
-      v_run_at := now() + greatest(v_given."delayMs", 0) * interval '1 millisecond';
+      v_run_at := clock_timestamp() + greatest(v_given."delayMs", 0) * interval '1 millisecond';
       v_state := case when v_given."delayMs" > 0 then 'scheduled' else 'ready' end;
       update longshore.jobs j
       set state = v_state, score = longshore.score(longshore.priority_of(v_job.score), v_run_at),
