@@ -22,8 +22,7 @@ export function addDevCommand(program: Command): void {
         await stop()
         throw error
       }
-      process.stdout.write(`export DATABASE_URL=${postgres.url}\nexport REDIS_URL=${redis.url}\n`)
       process.stderr.write('longshore dev: running; Ctrl-C ends it\n')
-      await untilSignal(stop)
+      await untilSignal(`export DATABASE_URL=${postgres.url}\nexport REDIS_URL=${redis.url}`, stop)
     })
 }

@@ -20,7 +20,6 @@ export function addRelayCommand(program: Command): void {
     if (redisUrl) await (await connectRedis(redisUrl)).quit()
     const relay = createRelay({ postgres: requireDatabaseUrl(options), schema: options.schema, logger })
     await relay.start()
-    process.stdout.write('longshore relay: running\n')
-    await untilSignal(() => relay.stop())
+    await untilSignal('longshore relay: running', () => relay.stop())
   })
 }

@@ -1,5 +1,9 @@
 /** Owns how a long-running command ends: the first SIGINT or SIGTERM stops it in order, the second one at once. */
-export async function untilSignal(stop: () => Promise<void>): Promise<void> {
+
+/** Says `ready` once a signal would be heeded; resolves when `stop` has been done. */
+export async function untilSignal(ready: string, stop: () => Promise<void>): Promise<void> {
+  // Nothing else may hold the process: the stores of `longshore dev` do not.
+  const hold = setInterval(() => undefined, 2 ** 30)
   await new Promise<void>(resolve => {
     let isStopping = false
     const onSignal = () => {
@@ -10,6 +14,8 @@ export async function untilSignal(stop: () => Promise<void>): Promise<void> {
     }
     process.on('SIGINT', onSignal)
     process.on('SIGTERM', onSignal)
+    process.stdout.write(`${ready}\n`)
   })
+  clearInterval(hold)
   await stop()
 }

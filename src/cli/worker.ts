@@ -36,8 +36,7 @@ export function addWorkerCommand(program: Command): void {
     const postgres = requireDatabaseUrl({ ...options, ...(databaseUrl ? { databaseUrl } : {}) })
     const worker = createWorker({ ...options, postgres, handlers: await loadHandlers(module) })
     const { id } = await worker.start()
-    process.stdout.write(`longshore worker ${id}: running\n`)
-    await untilSignal(() => worker.stop())
+    await untilSignal(`longshore worker ${id}: running`, () => worker.stop())
   })
 }
 

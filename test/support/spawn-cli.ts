@@ -1,0 +1,51 @@
+/** The command line as a user runs it: a process of its own, with a bare environment. */
+import { type ChildProcess, spawn } from 'node:child_process'
+
+export interface Cli {
+  readonly child: ChildProcess
+  /** Resolves when its output contains the text; rejects when it ends first. */
+  says(text: string): Promise<void>
+  readonly ended: Promise<{ code: number | null; stdout: string; stderr: string }>
+}
+
+export function spawnCli(args: string[], env: Record<string, string> = {}): Cli {
+  const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], {
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let stdout = ''
+  let stderr = ''
+  let onOutput: (() => void)[] = []
+  const told = () => {
+    for (const check of onOutput) check()
+  }
+  child.stdout.on('data', chunk => {
+    stdout += chunk
+    told()
+  })
+  child.stderr.on('data', chunk => {
+    stderr += chunk
+    told()
+  })
+  const ended = new Promise<{ code: number | null; stdout: string; stderr: string }>(resolve =>
+    child.on('close', code => resolve({ code, stdout, stderr })),
+  )
+  return {
+    child,
+    ended,
+    says(text) {
+      return new Promise((resolve, reject) => {
+        const check = () => {
+          if (!`${stdout}${stderr}`.includes(text)) return
+          onOutput = onOutput.filter(other => other !== check)
+          resolve()
+        }
+        onOutput.push(check)
+        check()
+        ended.then(({ code }) =>
+          reject(new Error(`it ended with ${code} before it said ${text}:\n${stdout}${stderr}`)),
+        )
+      })
+    },
+  }
+}
