@@ -6,6 +6,7 @@ import type { Queryable } from './queryable.ts'
 
 /** A call that got no answer in this time is given up; its connection is replaced. */
 const CALL_TIMEOUT_MS = 30_000
+const CONNECT_TIMEOUT_MS = 10_000
 
 export interface Pool extends Queryable {
   /** Rows as arrays of the texts that Postgres sent: the cheapest form, for the hot calls. */
@@ -26,14 +27,32 @@ export function connectionConfig(postgres: PostgresConfig): pg.ClientConfig {
     throw new LongshoreError('CONFIG_INVALID', 'no Postgres given: set DATABASE_URL or pass `postgres`')
   }
   const given = typeof postgres === 'string' ? { connectionString: postgres } : postgres
-  return { application_name: 'longshore', keepAlive: true, connectionTimeoutMillis: 10_000, ...given }
+  return {
+    application_name: 'longshore',
+    keepAlive: true,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    ...given,
+  }
+}
+
+/** The pool's own setting of that name would also end the wait for a free connection, which is back-pressure. */
+class PooledClient extends pg.Client {
+  constructor(config?: pg.ClientConfig) {
+    super({ ...config, connectionTimeoutMillis: CONNECT_TIMEOUT_MS })
+  }
 }
 
 const asTexts = { getTypeParser: () => (value: string) => value }
 
 /** A pool that never ends the process by an unhandled 'error': a broken idle connection is replaced. */
 export function openPool(postgres: PostgresConfig, max: number, onError: (error: Error) => void): Pool {
-  const pool = new pg.Pool({ ...connectionConfig(postgres), max, query_timeout: CALL_TIMEOUT_MS })
+  const pool = new pg.Pool({
+    ...connectionConfig(postgres),
+    max,
+    query_timeout: CALL_TIMEOUT_MS,
+    connectionTimeoutMillis: 0,
+    Client: PooledClient,
+  })
   pool.on('error', onError)
   let ended: Promise<void> | undefined
   return {
