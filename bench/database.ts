@@ -12,6 +12,8 @@ export interface Database {
   readonly choice: string
   /** For CPU accounting; undefined when the server runs elsewhere. */
   readonly postmaster: number | undefined
+  /** `pg_stat_statements` counts; only a server of our own is started with it. */
+  readonly hasStatements: boolean
   /** Leaves an empty database behind `url`. */
   reset(): Promise<void>
   /** Give the planner statistics of what was loaded, as autovacuum would a minute later, and write it all out. */
@@ -32,10 +34,11 @@ const STATEMENT_SETTINGS = {
 
 export async function openDatabase(options: { withStatements: boolean }): Promise<Database> {
   const isGiven = Boolean(process.env['DATABASE_URL'])
+  const hasStatements = options.withStatements && !isGiven
   const server = isGiven
     ? await startPostgres()
     : await startPostgres({
-        settings: { ...SETTINGS, ...(options.withStatements ? STATEMENT_SETTINGS : {}) },
+        settings: { ...SETTINGS, ...(hasStatements ? STATEMENT_SETTINGS : {}) },
         progress: line => process.stderr.write(`${line}\n`),
       })
   const url = new URL(server.url)
@@ -58,18 +61,21 @@ export async function openDatabase(options: { withStatements: boolean }): Promis
       await admin.query(`drop database if exists ${NAME} with (force)`)
       await admin.query(`create database ${NAME}`)
     })
-    if (options.withStatements) await (await connected()).query('create extension pg_stat_statements')
+    if (hasStatements) await (await connected()).query('create extension pg_stat_statements')
   }
 
   return {
     url: url.href,
     choice: server.choice,
     postmaster: server.pid ?? (await onServer(server, findPostmaster)),
+    hasStatements,
     reset,
     async settle() {
       const own = await connected()
       await own.query('analyze')
       await own.query('checkpoint')
+      // What was done so far only led up to the measurement.
+      if (hasStatements) await own.query('select pg_stat_statements_reset()')
     },
     async query(text) {
       return (await (await connected()).query(text)).rows

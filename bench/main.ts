@@ -41,11 +41,8 @@ async function run(flags: Flags, database: Database, longshore: string): Promise
   const onResult = async (result: Result, scenario: Scenario, profiles: string | undefined) => {
     say(formatResult(result, scenario))
     if (!profiles) return
-    console.log(`
-${formatProfiles(profiles, result.jobs)}
-
-${await formatStatements(database, result.jobs)}
-`)
+    console.log(`\n${formatProfiles(profiles, result.jobs)}\n`)
+    if (database.hasStatements) console.log(`${await formatStatements(database, result.jobs)}\n`)
   }
   const results = await runRounds({
     scenarios: flags.scenarios,

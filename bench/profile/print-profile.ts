@@ -6,7 +6,7 @@ import { formatTable } from '../print.ts'
 import { readProfile } from './top-functions.ts'
 
 const SHOWN_FUNCTIONS = 25
-const SHOWN_STATEMENTS = 15
+const SHOWN_STATEMENTS = 12
 
 export function formatProfiles(folder: string, jobs: number): string {
   const files = readdirSync(folder).filter(file => file.endsWith('.cpuprofile'))
@@ -34,7 +34,7 @@ export async function formatStatements(database: Database, jobs: number): Promis
     select s.calls, s.rows, s.total_exec_time as ms, s.total_plan_time as plan, s.wal_bytes::float8 as wal, s.toplevel,
       regexp_replace(left(s.query, 160), '\\s+', ' ', 'g') as text
     from pg_stat_statements s join pg_database d on d.oid = s.dbid
-    where d.datname = current_database() and s.query !~* '^(create|analyze|checkpoint|alter|do)'
+    where d.datname = current_database() and s.calls > 0 and s.query !~ 'pg_stat_statements'
     order by s.total_exec_time + s.total_plan_time desc limit ${SHOWN_STATEMENTS}`)
   return formatTable(
     ['µs/job', 'ms/call', 'plan ms/call', 'calls', 'rows', 'WAL B/job', 'level', 'statement'],

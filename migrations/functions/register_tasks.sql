@@ -1,13 +1,11 @@
 -- Note what a process knows of its tasks ([{name, queue, tag, maxAttempts}]) and make their lanes. Writes only what
--- changed, and never touches tasks that it is not given. One at a time, so that processes that start together do not
--- each make a lane.
+-- changed, and never touches tasks that it is not given.
 create function longshore.register_tasks(p_tasks jsonb) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform pg_advisory_xact_lock(hashtext('longshore.register_tasks'));
-  perform longshore.find_lane(g.queue, g.name, g.tag, 'c:')
+  perform longshore.make_lane(g.queue, g.name, g.tag, 'c:')
   from jsonb_to_recordset(p_tasks) as g(name text, queue text, tag text);
   insert into longshore.tasks (name, queue, tag, max_attempts)
   select g.name, g.queue, g.tag, g."maxAttempts"

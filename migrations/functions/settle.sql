@@ -1,13 +1,14 @@
 -- End runs. p_ids (ascending) with p_tokens are the jobs that succeeded; p_results maps ids to results where there
 -- are any; p_others lists what ended otherwise: {id, token, outcome: failed | retry | released, error, delayMs}.
--- Each write is fenced by (worker, lease token). Never waits for a lock. Returns only what was not settled:
--- `busy` (somebody holds the row right now: try again) and `lost` (the lease is gone: nothing was changed).
+-- Each write is fenced by (worker, lease token). Waits for nobody longer than its lock_timeout. Returns only what was
+-- not settled: `busy` (somebody holds the row: try again, alone) and `lost` (the lease is gone: nothing was changed).
 create function longshore.settle(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb
 ) returns table (id uuid, answer text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+set lock_timeout = '50ms'
 as $$
 #variable_conflict use_column
 declare
@@ -19,37 +20,32 @@ declare
   v_state longshore.job_state;
 begin
   if cardinality(p_ids) > 0 then
-    -- Locked in a statement of its own, so that what follows reads rows nobody else can change.
-    select coalesce(array_agg(j.id), '{}'), coalesce(array_agg(j.lease_token), '{}') into v_ids, v_tokens
-    from (
-      select j.id, j.lease_token from longshore.jobs j
-      where j.id = any (p_ids) and j.worker_id = p_worker
-      order by j.id
-      for update skip locked
-    ) j;
-    if v_ids <> p_ids or v_tokens <> p_tokens then
-      -- Some are locked, gone or claimed anew: keep the exact pairs.
-      select coalesce(array_agg(l.id), '{}') into v_ids
-      from unnest(v_ids, v_tokens) as l(id, token)
-      where (l.id, l.token) in (select * from unnest(p_ids, p_tokens));
-      return query
-      select g.id, case when j.id is null then 'lost' else 'busy' end
-      from unnest(p_ids, p_tokens) as g(id, token)
-      left join longshore.jobs j on j.id = g.id and j.worker_id = p_worker and j.lease_token = g.token
-      where g.id <> all (v_ids)
-        -- The reply to an earlier call may have been lost: then this very run is in the history.
-        and not exists (select from longshore.finished_jobs f where f.id = g.id and f.lease_token = g.token);
+    begin
+      -- The common case in one statement: all of them are ours and nobody holds them. Whoever does (a claim that
+      -- read an older snapshot) lets go within milliseconds, or is left to the careful way.
+      with gone as (
+        delete from longshore.jobs j where j.id = any (p_ids) and j.worker_id = p_worker returning j.*
+      ), kept as (
+        insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane,
+          worker_id, day, state, attempts, max_attempts, payload, result)
+        select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane,
+          g.worker_id, (now() at time zone 'utc')::date, 'succeeded', g.attempts, g.max_attempts, g.payload,
+          case when p_results is not null then p_results -> g.id::text end
+        from gone g
+        returning id, lease_token
+      )
+      select array_agg(k.id order by k.id), array_agg(k.lease_token order by k.id) into v_ids, v_tokens from kept k;
+      if v_ids is distinct from p_ids or v_tokens is distinct from p_tokens then
+        raise lock_not_available;
+      end if;
+    exception when lock_not_available or unique_violation then
+      v_ids := null;
+    end;
+    if v_ids is null then
+      return query select c.id, c.answer from longshore.settle_carefully(p_worker, p_ids, p_tokens, p_results) c;
+    else
+      perform longshore.tell_waiters(v_ids);
     end if;
-    with gone as (
-      delete from longshore.jobs j where j.id = any (v_ids) returning j.*
-    )
-    insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane, worker_id,
-      day, state, attempts, max_attempts, payload, result)
-    select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane, g.worker_id,
-      (now() at time zone 'utc')::date, 'succeeded', g.attempts, g.max_attempts, g.payload, p_results -> g.id::text
-    from gone g
-    on conflict do nothing;
-    perform longshore.tell_waiters(v_ids);
   end if;
 
   if p_others is null then

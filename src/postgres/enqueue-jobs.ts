@@ -45,9 +45,9 @@ export async function enqueueJobs(
   return isChecked ? new Set(rows[0]?.['made'] as string[]) : undefined
 }
 
-/** Make sure that the lane for jobs of this shape exists. */
+/** Make sure that the lane for jobs of this shape exists. Not for a connection inside a user's transaction. */
 export async function makeLane(db: Queryable, schema: string, shape: Shape): Promise<void> {
-  await db.query(inSchema(schema, 'select longshore.find_lane($1, $2, $3, $4)'), [
+  await db.query(inSchema(schema, 'select longshore.make_lane($1, $2, $3, $4)'), [
     shape.queue,
     shape.task,
     shape.tag,

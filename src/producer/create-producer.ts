@@ -109,10 +109,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
   /** A chosen id may be known already. Within a caller's transaction nothing is retried: it has aborted. */
   const insert = async (shape: Shape, jobs: NewJob[], isChecked: boolean, tx: Queryable | undefined) => {
-    if (tx) {
-      await findLane(shape)
-      return insertChunks(tx, jobs, isChecked)
-    }
+    await knowLane(shape)
+    if (tx) return insertChunks(tx, jobs, isChecked)
     if (jobs.length === 1) return batch.add(jobs[0] as NewJob, isChecked)
     return withRetry(
       tries =>
@@ -124,14 +122,14 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   }
 
   /**
-   * Lanes are made outside the caller's transaction where possible: made inside two serializable ones at once, each
-   * would be a reason for the other to fail.
+   * Lanes are made before their first job, one at a time: enqueues that make one each would leave twins, which cost
+   * every later claim, and inside two serializable transactions each would be a reason for the other to fail.
    */
   const knownLanes = new Set<string>()
-  const findLane = async (shape: Shape) => {
-    const lane = JSON.stringify([shape.queue, shape.task, shape.tag, shape.constraintTag])
+  const knowLane = async (shape: Shape) => {
+    const lane = `${shape.queue}\n${shape.task}\n${shape.tag}\n${shape.constraintTag}`
     if (knownLanes.has(lane)) return
-    await makeLane(pool, schema, shape)
+    await withRetry(() => makeLane(pool, schema, shape), { ...PAUSES, isTransient: isTransientError })
     if (knownLanes.size < MOST_KNOWN_LANES) knownLanes.add(lane)
   }
 

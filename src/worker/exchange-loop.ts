@@ -24,7 +24,8 @@ const IN_FLIGHT = 2
 const MOST_OUTCOMES = 1000
 const MOST_CLAIMED = 500
 const PAUSES = { firstMs: 50, maxMs: 2000 }
-const BUSY_PAUSE_MS = 5
+const BUSY_FIRST_MS = 5
+const BUSY_MAX_MS = 1000
 
 export function createExchangeLoop(options: {
   settings: WorkerSettings
@@ -42,6 +43,9 @@ export function createExchangeLoop(options: {
 }): ExchangeLoop {
   const { settings, logger } = options
   let outcomes: Outcome[] = []
+  let busy: Outcome[] = [] // somebody held their rows
+  let busyTimer: NodeJS.Timeout | undefined
+  let busyRounds = 0
   let calls = 0
   let taken = 0 // permits: jobs whose handler has not returned
   let reserved = 0 // permits asked for in calls under way
@@ -78,7 +82,7 @@ export function createExchangeLoop(options: {
       call(sent, limit)
     }
     if (calls > 0 || outcomes.length > 0) return
-    for (const resolve of onSettled.splice(0)) resolve()
+    if (busy.length === 0 && !busyTimer) for (const resolve of onSettled.splice(0)) resolve()
     if (!isClaiming || pausedUntil) return
     if (taken < settings.maxConcurrentTasks) options.onIdle()
     else options.onFull()
@@ -90,7 +94,7 @@ export function createExchangeLoop(options: {
       failures = 0
       reserved -= limit
       calls--
-      settleAgain(sent, answer)
+      settled(sent, answer)
       if (limit > 0) {
         hasBacklog = answer.claimed.length === limit
         if (hasBacklog) batch = Math.min(MOST_CLAIMED, Math.max(batch, settings.claimBatchSize) * 2)
@@ -108,24 +112,41 @@ export function createExchangeLoop(options: {
     schedule()
   }
 
-  const settleAgain = (sent: readonly Outcome[], answer: Exchange) => {
+  const settled = (sent: readonly Outcome[], answer: Exchange) => {
     if (answer.lost.size > 0) {
       logger.warn({ jobs: [...answer.lost] }, 'the lease of these jobs was gone when their runs ended')
     }
-    const busy: Outcome[] = []
     for (const outcome of sent) {
       if (answer.busy.has(outcome.id)) busy.push(outcome)
       else options.onSettled(outcome)
     }
-    if (busy.length === 0) return
-    // While anything else is under way the next call takes them along; alone they would spin.
-    if (calls > 0 || answer.claimed.length > 0) outcomes.push(...busy)
-    else {
-      setTimeout(() => {
-        outcomes.push(...busy)
+    settleBusySoon()
+  }
+
+  /**
+   * Rows that somebody holds are settled apart, with growing pauses: whoever holds them may do so for minutes, and
+   * must not slow down the others.
+   */
+  const settleBusySoon = () => {
+    if (busy.length === 0 || busyTimer) return
+    busyTimer = setTimeout(
+      async () => {
+        const sent = busy
+        busy = []
+        const before = sent.length
+        try {
+          settled(sent, await options.exchange(sent, 0))
+        } catch (error) {
+          logger.info({ err: error }, 'could not settle jobs that somebody held; trying again')
+          busy.push(...sent)
+        }
+        busyTimer = undefined
+        busyRounds = busy.length < before ? 0 : busyRounds + 1
+        settleBusySoon()
         schedule()
-      }, BUSY_PAUSE_MS)
-    }
+      },
+      Math.min(BUSY_MAX_MS, BUSY_FIRST_MS * 2 ** Math.min(busyRounds, 10)),
+    )
   }
 
   const recover = async (error: unknown, sent: Outcome[], limit: number): Promise<void> => {
@@ -158,7 +179,7 @@ export function createExchangeLoop(options: {
 
   const settleAlone = async (outcome: Outcome) => {
     try {
-      settleAgain([outcome], await options.exchange([outcome], 0))
+      settled([outcome], await options.exchange([outcome], 0))
     } catch (error) {
       await recover(error, [outcome], 0)
     }

@@ -81,7 +81,12 @@ export function runJob(claimed: ClaimedJob, handler: Handler, settings: RunSetti
     )
   }
   execute(claimed, handler, context).then(
-    value => toSuccess(claimed, task, value, settings.maxResultBytes).then(finish),
+    value => {
+      // Most jobs return nothing: no promise more for them.
+      if (value === undefined && !task.result)
+        finish({ ...leaseOf(claimed), kind: 'succeeded', result: null })
+      else toSuccess(claimed, task, value, settings.maxResultBytes).then(finish)
+    },
     error => finish(failure(claimed, task, abortedWith ?? error, settings.logger)),
   )
   return { abort }
@@ -116,7 +121,6 @@ async function toSuccess(
   value: unknown,
   maxBytes: number,
 ): Promise<Outcome> {
-  if (value === undefined && !task.result) return { ...leaseOf(claimed), kind: 'succeeded', result: null }
   const refuse = (problem: string): Outcome => ({
     ...leaseOf(claimed),
     kind: 'failed',

@@ -1,0 +1,45 @@
+-- Settle successes of which some are locked, gone or claimed anew. Locks what it can in a statement of its own, keeps
+-- the exact (id, lease token) pairs, and answers for the others.
+create function longshore.settle_carefully(p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb)
+returns table (id uuid, answer text)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_given jsonb := jsonb_object(p_ids::text[], p_tokens::text[]);
+  v_settled uuid[];
+begin
+  select coalesce(array_agg(j.id), '{}') into v_settled
+  from (
+    select j.id, j.lease_token from longshore.jobs j
+    where j.id = any (p_ids) and j.worker_id = p_worker
+    order by j.id
+    for update skip locked
+  ) j
+  where j.lease_token = (v_given ->> j.id::text)::bigint;
+
+  return query
+  with missing as materialized (
+    select g.id, g.token from unnest(p_ids, p_tokens) as g(id, token)
+    where not (to_jsonb(v_settled) ? g.id::text)
+  )
+  select m.id, case when j.id is null then 'lost' else 'busy' end
+  from missing m
+  left join longshore.jobs j on j.id = m.id and j.worker_id = p_worker and j.lease_token = m.token
+  -- The reply to an earlier call may have been lost: then this very run is in the history.
+  where not exists (select from longshore.finished_jobs f where f.id = m.id and f.lease_token = m.token);
+
+  with gone as (
+    delete from longshore.jobs j where j.id = any (v_settled) returning j.*
+  )
+  insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane, worker_id,
+    day, state, attempts, max_attempts, payload, result)
+  select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane, g.worker_id,
+    (now() at time zone 'utc')::date, 'succeeded', g.attempts, g.max_attempts, g.payload, p_results -> g.id::text
+  from gone g
+  on conflict do nothing;
+  perform longshore.tell_waiters(v_settled);
+end
+$$;
