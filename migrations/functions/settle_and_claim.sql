@@ -1,20 +1,31 @@
--- Settle what has ended and claim what comes next: one round trip, one commit.
+-- Settle what has ended and claim what comes next: one round trip, one commit, one row. Columns hold all jobs of the
+-- claim: ids and numbers joined by commas, payloads (JSON texts) by newlines, which they never hold. A row per job would
+-- cost both sides more than the job's own work.
 create function longshore.settle_and_claim(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb, p_limit int
 ) returns table (
-  id uuid, answer text, lane int, lease_token bigint, attempts smallint, max_attempts smallint, score bigint,
-  created_at timestamptz, payload jsonb
+  busy text, lost text, lease_token bigint, ids text, lanes text, attempts text, max_attempts text, scores text,
+  created_at text, payloads text
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- Times travel as texts, whatever the server's settings.
+set timezone = 'UTC'
+set datestyle = 'ISO'
 as $$
 begin
-  return query
-  select s.id, s.answer, null::int, null::bigint, null::smallint, null::smallint, null::bigint, null::timestamptz, null::jsonb
+  select string_agg(s.id::text, ',') filter (where s.answer = 'busy'),
+    string_agg(s.id::text, ',') filter (where s.answer = 'lost')
+  into busy, lost
   from longshore.settle(p_worker, p_ids, p_tokens, p_results, p_others) s;
   if p_limit > 0 then
-    return query select * from longshore.claim(p_worker, p_limit);
+    select max(c.lease_token), string_agg(c.id::text, ','), string_agg(c.lane::text, ','),
+      string_agg(c.attempts::text, ','), string_agg(c.max_attempts::text, ','), string_agg(c.score::text, ','),
+      string_agg(c.created_at::text, ','), string_agg(c.payload::text, E'\n')
+    into lease_token, ids, lanes, attempts, max_attempts, scores, created_at, payloads
+    from longshore.claim(p_worker, p_limit) c;
   end if;
+  return next;
 end
 $$;

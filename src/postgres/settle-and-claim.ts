@@ -33,9 +33,7 @@ export interface Exchange {
   lost: Set<string>
 }
 
-const CALL = `select id, answer, lane, lease_token, attempts, max_attempts, score,
-  (extract(epoch from created_at) * 1000)::bigint, payload
-  from longshore.settle_and_claim($1, $2, $3, $4, $5, $6)`
+const CALL = 'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6)'
 
 /** Settle `outcomes` and claim at most `limit` jobs. Safe to repeat: what was settled before is not settled again. */
 export async function settleAndClaim(
@@ -45,34 +43,41 @@ export async function settleAndClaim(
   outcomes: readonly Outcome[],
   limit: number,
 ): Promise<Exchange> {
-  const rows = await pool.queryTexts(inSchema(schema, CALL), [workerId, ...settleArguments(outcomes), limit])
-  const exchange: Exchange = { claimed: [], busy: new Set(), lost: new Set() }
-  for (const [
-    id,
-    answer,
-    lane,
-    token,
-    attempt,
-    maxAttempts,
-    score,
-    createdAt,
-    payload,
-  ] of rows as string[][]) {
-    if (answer === 'claimed') {
-      exchange.claimed.push({
-        id: id as JobId,
-        lane: Number(lane),
-        leaseToken: token as string,
-        attempt: Number(attempt),
-        maxAttempts: Number(maxAttempts),
-        score: Number(score),
-        createdAt: createdAt as string,
-        payload: payload as string,
-      })
-    } else if (answer === 'busy') exchange.busy.add(id as string)
-    else exchange.lost.add(id as string)
+  const [row] = await pool.queryTexts(inSchema(schema, CALL), [workerId, ...settleArguments(outcomes), limit])
+  if (!row) throw new Error('settle_and_claim answered nothing')
+  const [busy, lost, ...claim] = row
+  return {
+    claimed: toClaimedJobs(claim as string[]),
+    busy: new Set(busy?.split(',')),
+    lost: new Set(lost?.split(',')),
   }
-  return exchange
+}
+
+/** A claim travels as one row of joined texts, see `settle_and_claim.sql`. */
+function toClaimedJobs([
+  token,
+  ids,
+  lanes,
+  attempts,
+  maxAttempts,
+  scores,
+  createdAts,
+  payloads,
+]: string[]): ClaimedJob[] {
+  if (!ids) return []
+  const columns = [lanes, attempts, maxAttempts, scores, createdAts].map(text => text?.split(',') ?? [])
+  const [lane = [], attempt = [], most = [], score = [], createdAt = []] = columns
+  const payload = payloads?.split('\n') ?? []
+  return ids.split(',').map((id, n) => ({
+    id: id as JobId,
+    lane: Number(lane[n]),
+    leaseToken: token as string,
+    attempt: Number(attempt[n]),
+    maxAttempts: Number(most[n]),
+    score: Number(score[n]),
+    createdAt: createdAt[n] as string,
+    payload: payload[n] as string,
+  }))
 }
 
 /** Successes travel as arrays in id order, with the few results in a map; whatever else ended travels as a list. */
@@ -101,7 +106,7 @@ function settleArguments(outcomes: readonly Outcome[]): [string, string, string 
         break
     }
   }
-  succeeded.sort((a, b) => (a.id < b.id ? -1 : 1))
+  succeeded.sort((a, b) => (a.id < b.id ? -1 : 1)) // as settle.sql needs them; mostly they are in order
   const results: string[] = []
   for (const { id, result } of succeeded) if (result !== null) results.push(`"${id}":${result}`)
   return [

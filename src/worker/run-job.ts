@@ -1,21 +1,18 @@
 /**
  * Owns one run: payload checked again, handler called, time limit kept, and whatever happens turned into an outcome.
  * A run has two ends: its outcome is reported once, and its permit is free when the handler itself has returned.
- * They differ only for a handler that ignores its signal.
+ * They differ only for a handler that ignores its signal. A class, because a worker makes tens of thousands a second.
  */
 import { toBackoff } from '../job/backoff.ts'
 import { LongshoreError, NonRetryableError } from '../job/errors.ts'
+import type { StoredError } from '../job/job.ts'
+import type { JobId } from '../job/job-id.ts'
 import { encodeJson } from '../job/json.ts'
 import { toStoredError } from '../job/stored-error.ts'
 import type { Handler, JobContext, RunningJob, Task } from '../job/task.ts'
-import { validate } from '../job/validate.ts'
+import { type Validated, validate } from '../job/validate.ts'
 import type { ClaimedJob, Outcome } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
-
-export interface Run {
-  /** Fire the handler's signal; after the grace the run ends with or without it. */
-  abort(reason: LongshoreError): void
-}
 
 export interface RunSettings {
   /** How long a handler may take to return after its signal fired. */
@@ -28,141 +25,182 @@ export interface RunSettings {
   onReturn: () => void
 }
 
-export function runJob(claimed: ClaimedJob, handler: Handler, settings: RunSettings): Run {
-  const { task } = handler
-  let controller: AbortController | undefined
-  let abortedWith: LongshoreError | undefined
-  let isReported = false
-  let timer: NodeJS.Timeout | undefined
-  let grace: NodeJS.Timeout | undefined
+export class Run {
+  #controller: AbortController | undefined
+  #abortedWith: LongshoreError | undefined
+  #isReported = false
+  #timer: NodeJS.Timeout | undefined
+  #grace: NodeJS.Timeout | undefined
 
-  const report = (outcome: Outcome) => {
-    if (isReported) return
-    isReported = true
-    settings.onOutcome(outcome)
+  constructor(
+    readonly claimed: ClaimedJob,
+    readonly handler: Handler,
+    readonly settings: RunSettings,
+  ) {}
+
+  start(): void {
+    const { timeoutMs } = this.handler.task
+    if (timeoutMs !== undefined) {
+      this.#timer = setTimeout(() => {
+        const message = `attempt ${this.claimed.attempt} took longer than ${timeoutMs} ms`
+        this.abort(new LongshoreError('TIMEOUT', message))
+      }, timeoutMs)
+    }
+    try {
+      const validated = validate(this.handler.task.payload, JSON.parse(this.claimed.payload))
+      if (validated instanceof Promise) validated.then(this.#runHandler).then(this.#onValue, this.#onError)
+      else {
+        const value = this.#runHandler(validated)
+        if (value instanceof Promise) value.then(this.#onValue, this.#onError)
+        else Promise.resolve(value).then(this.#onValue, this.#onError) // a thenable, or a plain value
+      }
+    } catch (error) {
+      this.#onError(error)
+    }
   }
 
-  const abort = (reason: LongshoreError) => {
-    if (abortedWith || isReported) return
-    abortedWith = reason
-    controller?.abort(reason)
-    grace = setTimeout(() => {
-      settings.logger.warn(
-        { job: claimed.id, task: task.name, code: reason.code },
+  /** Fire the handler's signal; after the grace the run ends with or without it. */
+  abort(reason: LongshoreError): void {
+    if (this.#abortedWith || this.#isReported) return
+    this.#abortedWith = reason
+    this.#controller?.abort(reason)
+    this.#grace = setTimeout(() => {
+      this.settings.logger.warn(
+        { job: this.claimed.id, task: this.handler.task.name, code: reason.code },
         'a handler did not return when its signal fired; its permit stays taken until it does',
       )
-      report(failure(claimed, task, reason, settings.logger))
-    }, settings.abortGraceMs)
+      this.#report(this.#failure(reason))
+    }, this.settings.abortGraceMs)
   }
 
-  const context: JobContext = {
-    // Made on demand: most handlers never look at it, and an AbortController costs more than a no-op job.
-    get signal() {
-      if (!controller) {
-        controller = new AbortController()
-        if (abortedWith) controller.abort(abortedWith)
-      }
-      return controller.signal
-    },
+  /** Made on demand: most handlers never look at it, and an AbortController costs more than a no-op job. */
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController()
+      if (this.#abortedWith) this.#controller.abort(this.#abortedWith)
+    }
+    return this.#controller.signal
   }
 
-  const finish = (outcome: Outcome) => {
-    clearTimeout(timer)
-    clearTimeout(grace)
-    report(outcome)
-    settings.onReturn()
+  #runHandler = (validated: Validated): unknown => {
+    if (!validated.ok) {
+      throw new LongshoreError(
+        'PAYLOAD_INVALID',
+        `the stored payload does not fit the task: ${validated.problem}`,
+      )
+    }
+    const job = new HandedOverJob(this.claimed, this.handler.task.name, validated.value)
+    return this.handler.run(job, new Context(this))
   }
 
-  if (task.timeoutMs !== undefined) {
-    const ms = task.timeoutMs
-    timer = setTimeout(
-      () => abort(new LongshoreError('TIMEOUT', `attempt ${claimed.attempt} took longer than ${ms} ms`)),
-      ms,
-    )
+  #onValue = (value: unknown): void => {
+    // Most jobs return nothing: no promise more for them.
+    if (value === undefined && !this.handler.task.result) this.#finish(this.#success(null))
+    else this.#toSuccess(value).then(outcome => this.#finish(outcome))
   }
-  execute(claimed, handler, context).then(
-    value => {
-      // Most jobs return nothing: no promise more for them.
-      if (value === undefined && !task.result)
-        finish({ ...leaseOf(claimed), kind: 'succeeded', result: null })
-      else toSuccess(claimed, task, value, settings.maxResultBytes).then(finish)
-    },
-    error => finish(failure(claimed, task, abortedWith ?? error, settings.logger)),
-  )
-  return { abort }
+
+  #onError = (error: unknown): void => {
+    this.#finish(this.#failure(this.#abortedWith ?? error))
+  }
+
+  #finish(outcome: Outcome): void {
+    if (this.#timer) clearTimeout(this.#timer)
+    if (this.#grace) clearTimeout(this.#grace)
+    this.#report(outcome)
+    this.settings.onReturn()
+  }
+
+  #report(outcome: Outcome): void {
+    if (this.#isReported) return
+    this.#isReported = true
+    this.settings.onOutcome(outcome)
+  }
+
+  #success(result: string | null): Outcome {
+    return { id: this.claimed.id, leaseToken: this.claimed.leaseToken, kind: 'succeeded', result }
+  }
+
+  #failed(error: StoredError): Outcome {
+    return { id: this.claimed.id, leaseToken: this.claimed.leaseToken, kind: 'failed', error }
+  }
+
+  async #toSuccess(value: unknown): Promise<Outcome> {
+    const refuse = (problem: string) =>
+      this.#failed({ code: 'RESULT_REFUSED', message: `the handler succeeded, but its result ${problem}` })
+    try {
+      const validated = await validate(this.handler.task.result, value)
+      if (!validated.ok) return refuse(`does not fit the task's result schema: ${validated.problem}`)
+      if (validated.value === undefined) return this.#success(null)
+      const encoded = encodeJson(validated.value, this.settings.maxResultBytes)
+      return encoded.ok ? this.#success(encoded.text) : refuse(`cannot be stored: ${encoded.problem}`)
+    } catch (error) {
+      return refuse(`could not be checked: ${error instanceof Error ? error.message : String(error)}`)
+    }
+  }
+
+  /** A stop gives the attempt back; what cannot get better fails at once; the rest is tried again while it may. */
+  #failure(thrown: unknown): Outcome {
+    const { claimed } = this
+    if (thrown instanceof LongshoreError && thrown.code === 'WORKER_STOPPED') {
+      return { id: claimed.id, leaseToken: claimed.leaseToken, kind: 'released' }
+    }
+    const error = toStoredError(thrown)
+    const isFinal =
+      claimed.attempt >= claimed.maxAttempts ||
+      thrown instanceof NonRetryableError ||
+      error.code === 'PAYLOAD_INVALID'
+    if (isFinal) return this.#failed(error)
+    const delayMs = backoffMs(this.handler.task, claimed.attempt, thrown, this.settings.logger)
+    return { id: claimed.id, leaseToken: claimed.leaseToken, kind: 'retry', error, delayMs }
+  }
 }
 
-async function execute(claimed: ClaimedJob, handler: Handler, context: JobContext): Promise<unknown> {
-  const validating = validate(handler.task.payload, JSON.parse(claimed.payload))
-  const validated = validating instanceof Promise ? await validating : validating
-  if (!validated.ok) {
-    throw new LongshoreError(
-      'PAYLOAD_INVALID',
-      `the stored payload does not fit the task: ${validated.problem}`,
-    )
+class Context implements JobContext {
+  readonly #run: Run
+  constructor(run: Run) {
+    this.#run = run
   }
-  const job: RunningJob<unknown> = {
-    id: claimed.id,
-    task: handler.task.name,
-    payload: validated.value,
-    attempt: claimed.attempt,
-    maxAttempts: claimed.maxAttempts,
-    priority: 2047 - Math.floor(claimed.score / 2 ** 42),
-    createdAt: new Date(Number(claimed.createdAt)),
-  }
-  return handler.run(job, context)
-}
-
-const leaseOf = ({ id, leaseToken }: ClaimedJob) => ({ id, leaseToken })
-
-async function toSuccess(
-  claimed: ClaimedJob,
-  task: Task,
-  value: unknown,
-  maxBytes: number,
-): Promise<Outcome> {
-  const refuse = (problem: string): Outcome => ({
-    ...leaseOf(claimed),
-    kind: 'failed',
-    error: { code: 'RESULT_REFUSED', message: `the handler succeeded, but its result ${problem}` },
-  })
-  try {
-    const validated = await validate(task.result, value)
-    if (!validated.ok) return refuse(`does not fit the task's result schema: ${validated.problem}`)
-    if (validated.value === undefined) return { ...leaseOf(claimed), kind: 'succeeded', result: null }
-    const encoded = encodeJson(validated.value, maxBytes)
-    return encoded.ok
-      ? { ...leaseOf(claimed), kind: 'succeeded', result: encoded.text }
-      : refuse(`cannot be stored: ${encoded.problem}`)
-  } catch (error) {
-    return refuse(`could not be checked: ${error instanceof Error ? error.message : String(error)}`)
+  get signal(): AbortSignal {
+    return this.#run.signal
   }
 }
 
-/** A stop gives the attempt back; what cannot get better fails at once; the rest is tried again while it may. */
-function failure(claimed: ClaimedJob, task: Task, thrown: unknown, logger: Logger): Outcome {
-  if (thrown instanceof LongshoreError && thrown.code === 'WORKER_STOPPED') {
-    return { ...leaseOf(claimed), kind: 'released' }
+/** What few handlers look at is worked out when they do. */
+class HandedOverJob implements RunningJob<unknown> {
+  readonly #claimed: ClaimedJob
+  readonly id: JobId
+  readonly task: string
+  readonly payload: unknown
+  readonly attempt: number
+  readonly maxAttempts: number
+
+  constructor(claimed: ClaimedJob, task: string, payload: unknown) {
+    this.#claimed = claimed
+    this.id = claimed.id
+    this.task = task
+    this.payload = payload
+    this.attempt = claimed.attempt
+    this.maxAttempts = claimed.maxAttempts
   }
-  const error = toStoredError(thrown)
-  const isFinal =
-    claimed.attempt >= claimed.maxAttempts ||
-    thrown instanceof NonRetryableError ||
-    error.code === 'PAYLOAD_INVALID'
-  if (isFinal) return { ...leaseOf(claimed), kind: 'failed', error }
-  return { ...leaseOf(claimed), kind: 'retry', error, delayMs: backoffMs(claimed, task, thrown, logger) }
+  get priority(): number {
+    return 2047 - Math.floor(this.#claimed.score / 2 ** 42)
+  }
+  get createdAt(): Date {
+    // Postgres writes `2026-01-31 12:34:56.789012+00`, which is ISO 8601 but for two details.
+    return new Date(`${this.#claimed.createdAt.replace(' ', 'T')}:00`)
+  }
 }
 
 const fallbackBackoff = toBackoff('exponential')
 
-function backoffMs(claimed: ClaimedJob, task: Task, thrown: unknown, logger: Logger): number {
+function backoffMs(task: Task, attempt: number, thrown: unknown, logger: Logger): number {
   try {
-    return task.backoff(claimed.attempt, thrown)
+    return task.backoff(attempt, thrown)
   } catch (error) {
     logger.error(
       { err: error, task: task.name },
       'the backoff of this task failed; waiting exponentially instead',
     )
-    return fallbackBackoff(claimed.attempt, thrown)
+    return fallbackBackoff(attempt, thrown)
   }
 }

@@ -4,6 +4,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { LongshoreError } from '../job/errors.ts'
+import type { JobId } from '../job/job-id.ts'
 import type { Handler } from '../job/task.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { openListener } from '../postgres/listener.ts'
@@ -23,7 +24,7 @@ import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
-import { type Run, runJob } from './run-job.ts'
+import { Run, type RunSettings } from './run-job.ts'
 import { createWakeUp } from './wake-up.ts'
 
 export interface WorkerLife {
@@ -54,28 +55,31 @@ export async function beginLife(given: {
   let lanes = await readLanes(pool, schema)
   let isEnding = false
 
-  // Every lease that this worker holds in Postgres. By lease, not by job: a job may be claimed again while an abandoned
-  // handler is still inside.
-  const runs = new Map<string, Run>()
+  // Every run whose lease this worker holds in Postgres, also those whose outcome is not settled yet.
+  const runs = new Map<JobId, Run>()
+  const holds = (lease: { id: JobId; leaseToken: string }) =>
+    runs.get(lease.id)?.claimed.leaseToken === lease.leaseToken
   let unreported = 0
   let onAllReported: (() => void) | undefined
-  const leaseKey = (lease: { id: string; leaseToken: string }) => `${lease.id} ${lease.leaseToken}`
+
+  const runSettings: RunSettings = {
+    abortGraceMs: given.abortGraceMs,
+    maxResultBytes: given.maxResultBytes,
+    logger,
+    onOutcome: outcome => {
+      loop.settle(outcome)
+      if (--unreported === 0) onAllReported?.()
+    },
+    onReturn: () => loop.freePermit(),
+  }
 
   const startJob = (job: ClaimedJob) => {
     const handler = handlers.get(lanes.get(job.lane) ?? '')
     if (!handler || isEnding) return giveBack(job)
     unreported++
-    const run = runJob(job, handler, {
-      abortGraceMs: given.abortGraceMs,
-      maxResultBytes: given.maxResultBytes,
-      logger,
-      onOutcome: outcome => {
-        loop.settle(outcome)
-        if (--unreported === 0) onAllReported?.()
-      },
-      onReturn: () => loop.freePermit(),
-    })
-    runs.set(leaseKey(job), run)
+    const run = new Run(job, handler, runSettings)
+    runs.set(job.id, run)
+    run.start()
   }
 
   const giveBack = (job: ClaimedJob) => {
@@ -103,9 +107,12 @@ export async function beginLife(given: {
 
   /** Give back runs that Postgres holds for this worker and that it knows nothing of. */
   const checkLeases = async () => {
-    const known = new Set(runs.keys())
+    const before = new Map(runs)
     const leases = await readLeases(pool, schema, workerId)
-    const unknown = leases.filter(lease => !known.has(leaseKey(lease)) && !runs.has(leaseKey(lease)))
+    // What was settled while Postgres read is no news.
+    const unknown = leases.filter(
+      lease => before.get(lease.id)?.claimed.leaseToken !== lease.leaseToken && !holds(lease),
+    )
     for (const lease of unknown) loop.settle({ ...lease, kind: 'released' })
     if (unknown.length > 0)
       logger.warn({ jobs: unknown.length }, 'gave back jobs whose claim was answered to nobody')
@@ -135,7 +142,9 @@ export async function beginLife(given: {
     settings: given.settings,
     exchange: (outcomes, limit) => settleAndClaim(pool, schema, workerId, outcomes, limit),
     onClaimed: startJobs,
-    onSettled: outcome => runs.delete(leaseKey(outcome)),
+    onSettled: outcome => {
+      if (holds(outcome)) runs.delete(outcome.id)
+    },
     onUnclearClaim: checkLeasesSoon,
     onIdle: () => wakeUp.onIdle(),
     onFull: () => wakeUp.onFull(),
