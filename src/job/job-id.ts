@@ -21,26 +21,31 @@ function random32(): number {
   return pool[drawn++] as number
 }
 
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
+const hex16 = (value: number) => `${HEX[value >>> 8]}${HEX[value & 0xff]}`
+
 let lastMs = 0
 let counter = 0
+let prefix = '' // of the milliseconds: most ids share it with the one before
 
-const hex = (value: number, digits: number) => value.toString(16).padStart(digits, '0')
+function startMillisecond(ms: number): void {
+  lastMs = ms
+  counter = random32() & 0x3fffffff
+  const text = ms.toString(16).padStart(12, '0')
+  prefix = `${text.slice(0, 8)}-${text.slice(8)}-`
+}
 
 export function newJobId(): JobId {
   const now = Date.now()
-  if (now > lastMs) {
-    lastMs = now
-    counter = random32() & 0x3fffffff
-  } else if (++counter > 0x7fffffff) {
-    lastMs++
-    counter = random32() & 0x3fffffff
-  }
-  const ms = hex(lastMs, 12)
+  if (now > lastMs) startMillisecond(now)
+  else if (++counter > 0x7fffffff) startMillisecond(lastMs + 1)
   // 12 bits of the counter after the version, 14 after the variant, 5 at the head of the last group.
-  const high = hex(0x7000 | (counter >>> 19), 4)
-  const middle = hex(0x8000 | ((counter >>> 5) & 0x3fff), 4)
-  const low = hex(((counter & 0x1f) << 11) | (random32() & 0x7ff), 4) + hex(random32(), 8)
-  return `${ms.slice(0, 8)}-${ms.slice(8)}-${high}-${middle}-${low}` as JobId
+  const high = hex16(0x7000 | (counter >>> 19))
+  const middle = hex16(0x8000 | ((counter >>> 5) & 0x3fff))
+  const random = random32()
+  const low =
+    hex16(((counter & 0x1f) << 11) | (random32() & 0x7ff)) + hex16(random >>> 16) + hex16(random & 0xffff)
+  return `${prefix}${high}-${middle}-${low}` as JobId
 }
 
 /** Accepts a job id from outside: any UUID, in either case. */

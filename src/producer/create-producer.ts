@@ -68,6 +68,8 @@ export interface Producer {
   close(): Promise<void>
 }
 
+const NO_OPTIONS: EnqueueOptions = Object.freeze({})
+
 /** Jobs in one insert: more does not make it faster (measured from 200 to 1,000: alike). */
 const CHUNK = 1000
 const MOST_KNOWN_LANES = 10_000
@@ -107,6 +109,16 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return ready
   }
 
+  const plainShapes = new WeakMap<Task, { shape: Shape; text: string }>()
+  const shapeOf = (task: Task, given: EnqueueOptions) => {
+    const known = given === NO_OPTIONS ? plainShapes.get(task) : undefined
+    if (known) return known
+    const shape = toShape(task, given)
+    const made = { shape, text: shapeText(shape) }
+    if (given === NO_OPTIONS) plainShapes.set(task, made)
+    return made
+  }
+
   /** A chosen id may be known already. Within a caller's transaction nothing is retried: it has aborted. */
   const insert = async (shape: Shape, jobs: NewJob[], isChecked: boolean, tx: Queryable | undefined) => {
     await knowLane(shape)
@@ -143,8 +155,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   }
 
   return {
-    async enqueue(task, payload, given = {}) {
-      const shape = toShape(task as Task, given)
+    async enqueue(task, payload, given = NO_OPTIONS) {
+      const { shape, text: common } = shapeOf(task as Task, given)
       const id = given.id === undefined ? newJobId() : toJobId(given.id)
       const text = await encodePayload(task as Task, payload, maxPayloadBytes)
       await whenReady()
@@ -157,9 +169,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       return { id, task: task.name, isNew: made === undefined || made.has(id) || given.id === undefined }
     },
 
-    async enqueueMany(task, payloads, given = {}) {
-      const shape = toShape(task as Task, given)
-      const common = shapeText(shape)
+    async enqueueMany(task, payloads, given = NO_OPTIONS) {
+      const { shape, text: common } = shapeOf(task as Task, given)
       const jobs: NewJob[] = []
       for (const payload of payloads) {
         const encoded = encodePayload(task as Task, payload, maxPayloadBytes)

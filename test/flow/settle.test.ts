@@ -3,6 +3,7 @@ import { defineTask } from '../../src/index.ts'
 import { settling, workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { counter, gate } from '../support/signals.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -145,5 +146,37 @@ describe('settle', () => {
     await expect(update('started_at = null')).rejects.toThrow('running_has_started')
     await expect(update('attempts = 4')).rejects.toThrow('attempts_in_bounds')
     await expect(update("state = 'succeeded'")).rejects.toThrow('check constraint')
+  })
+})
+
+describe('a worker whose row somebody holds', () => {
+  it('[S14] settles the neighbours meanwhile, and the held one when it is free', async () => {
+    const producer = deployment.producer()
+    const inside = counter()
+    const gates = [gate(), gate(), gate()]
+    await deployment.worker({
+      handlers: [
+        task.handle(async job => {
+          inside.add()
+          await gates[job.payload as number]?.opened
+          return job.createdAt.getTime()
+        }),
+      ],
+    })
+    const [held, neighbour, later] = await producer.enqueueMany(task, [0, 1, 2])
+    if (!held || !neighbour || !later) throw new Error('not enqueued')
+    await inside.reached(3)
+    const tx = await database.connect()
+    await tx.query('begin')
+    await tx.query('select from longshore.jobs where id = $1 for share', [held.id])
+    gates[0]?.open()
+    gates[1]?.open()
+    expect(await producer.waitFor(neighbour)).toMatchObject({ state: 'succeeded' })
+    gates[2]?.open()
+    expect(await producer.waitFor(later)).toMatchObject({ state: 'succeeded' })
+    expect(await producer.get(held)).toMatchObject({ state: 'running' })
+    await tx.query('rollback')
+    const ended = await producer.waitFor(held)
+    expect(ended).toMatchObject({ state: 'succeeded', attempts: 1, result: ended.createdAt.getTime() })
   })
 })
