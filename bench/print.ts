@@ -6,7 +6,7 @@ import type { Figure, Scenario } from './scenario.ts'
 import type { Spread } from './statistics.ts'
 import type { Summary } from './summary.ts'
 
-export function formatFigure(value: number, unit: Figure['unit']): string {
+function formatFigure(value: number, unit: Figure['unit']): string {
   if (unit === 'ms') return value.toFixed(value < 100 ? 2 : 0)
   return Math.round(value).toLocaleString('en-US')
 }

@@ -162,7 +162,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       await whenReady()
       const made = await insert(
         shape,
-        [{ id, shape: shapeText(shape), payload: text }],
+        [{ id, shape: common, payload: text }],
         given.id !== undefined,
         given.tx,
       )
