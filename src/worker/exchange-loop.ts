@@ -89,30 +89,27 @@ export function createExchangeLoop(options: {
   }
 
   const call = async (sent: Outcome[], limit: number) => {
-    try {
-      const answer = await options.exchange(sent, limit)
-      failures = 0
-      reserved -= limit
-      calls--
-      settled(sent, answer)
-      if (limit > 0) {
-        hasBacklog = answer.claimed.length === limit
-        if (hasBacklog) batch = Math.min(MOST_CLAIMED, Math.max(batch, settings.claimBatchSize) * 2)
-        else if (answer.claimed.length < settings.claimBatchSize) batch = settings.claimBatchSize
-      }
-      if (answer.claimed.length > 0) {
-        taken += answer.claimed.length
-        options.onClaimed(answer.claimed)
-      }
-    } catch (error) {
-      reserved -= limit
-      calls--
-      await recover(error, sent, limit)
-    }
+    const answer = await options.exchange(sent, limit).catch(error => recover(error, sent, limit))
+    calls--
+    reserved -= limit
+    if (answer) accept(sent, limit, answer)
     schedule()
   }
 
-  const settled = (sent: readonly Outcome[], answer: Exchange) => {
+  const accept = (sent: Outcome[], limit: number, { claimed, ...answer }: Exchange) => {
+    failures = 0
+    settled(sent, answer)
+    if (limit > 0) {
+      hasBacklog = claimed.length === limit
+      if (hasBacklog) batch = Math.min(MOST_CLAIMED, Math.max(batch, settings.claimBatchSize) * 2)
+      else if (claimed.length < settings.claimBatchSize) batch = settings.claimBatchSize
+    }
+    if (claimed.length === 0) return
+    taken += claimed.length
+    options.onClaimed(claimed)
+  }
+
+  const settled = (sent: readonly Outcome[], answer: Omit<Exchange, 'claimed'>) => {
     if (answer.lost.size > 0) {
       logger.warn({ jobs: [...answer.lost] }, 'the lease of these jobs was gone when their runs ended')
     }
@@ -195,7 +192,8 @@ export function createExchangeLoop(options: {
       schedule()
     },
     freePermit() {
-      taken--
+      // A handler that outlived its run frees a permit without an outcome: nothing else would look.
+      if (taken-- === settings.maxConcurrentTasks) mustLook = true
       schedule()
     },
     stopClaiming() {
