@@ -14,8 +14,8 @@ export default defineConfig({
     env: { LONGSHORE_LOG_LEVEL: 'silent' },
     // On 2 cores two take 0.56 of the time of one; a third gains nothing, and slows each test.
     maxWorkers: 2,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
     reporters: process.env['CI'] ? ['default', ['json', { outputFile: RESULTS_FILE }]] : ['default'],
   },
 })

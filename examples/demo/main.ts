@@ -14,7 +14,10 @@ import { callPartner, hopeless, remind, resize } from './tasks.ts'
 const began = performance.now()
 const say = (line: string) => process.stdout.write(`${line}\n`)
 
-const [postgres, redis] = await Promise.all([startPostgres({ progress: say }), startRedis({ progress: say })])
+const [postgres, redis] = await Promise.all([
+  startPostgres({ own: true, progress: say }),
+  startRedis({ own: true, progress: say }),
+])
 say(postgres.choice)
 say(`${redis.choice}; jobs go straight through Postgres in this version`)
 
@@ -22,7 +25,8 @@ say(`${redis.choice}; jobs go straight through Postgres in this version`)
 function run(...args: string[]): Promise<ChildProcess> {
   const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
-    env: { ...process.env, DATABASE_URL: postgres.url, REDIS_URL: redis.url },
+    // Doomed jobs are part of the show: what is logged about them would only disturb it.
+    env: { LONGSHORE_LOG_LEVEL: 'error', ...process.env, DATABASE_URL: postgres.url, REDIS_URL: redis.url },
   })
   return new Promise((resolve, reject) => {
     child.stdout?.on('data', (text: Buffer) => text.includes('running') && resolve(child))

@@ -1,6 +1,7 @@
 -- Settle what has ended and claim what comes next: one round trip, one commit, one row. Columns hold all jobs of the
 -- claim: ids and numbers joined by commas, payloads (JSON texts) by newlines, which they never hold. A row per job would
--- cost both sides more than the job's own work.
+-- cost both sides more than the job's own work. A payload of more than 64 KiB travels as nothing and is read apart, so
+-- that the row stays below what one text can hold, whatever the payloads.
 create function longshore.settle_and_claim(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb, p_limit int
 ) returns table (
@@ -22,9 +23,11 @@ begin
   if p_limit > 0 then
     select max(c.lease_token), string_agg(c.id::text, ','), string_agg(c.lane::text, ','),
       string_agg(c.attempts::text, ','), string_agg(c.max_attempts::text, ','), string_agg(c.score::text, ','),
-      string_agg(c.created_at::text, ','), string_agg(c.payload::text, E'\n')
+      string_agg(c.created_at::text, ','), string_agg(case when octet_length(p.text) <= 65536 then p.text else '' end, E'\n')
     into lease_token, ids, lanes, attempts, max_attempts, scores, created_at, payloads
-    from longshore.claim(p_worker, p_limit) c;
+    from longshore.claim(p_worker, p_limit) c
+    -- `offset 0` keeps the planner from writing the text twice.
+    cross join lateral (select c.payload::text as text offset 0) p;
   end if;
   return next;
 end

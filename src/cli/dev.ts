@@ -1,8 +1,8 @@
-/** `longshore dev`: a Postgres and a Redis for development, ready to use, gone when it ends. */
+/** `longshore dev`: a Postgres and a Redis of its own for development; never those that the environment names. */
 import type { Command } from 'commander'
 import { startPostgres, startRedis } from '../dev/index.ts'
 import { migrate } from '../postgres/migrate.ts'
-import { DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
+import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { untilSignal } from './until-signal.ts'
 
 export function addDevCommand(program: Command): void {
@@ -11,7 +11,8 @@ export function addDevCommand(program: Command): void {
     .description('start a migrated Postgres and a Redis for development; both end with this command')
     .option('--schema <name>', 'schema to install', DEFAULT_SCHEMA)
     .action(async ({ schema }: { schema: string }) => {
-      const [postgres, redis] = await Promise.all([startPostgres(), startRedis()])
+      checkSchemaName(schema)
+      const [postgres, redis] = await Promise.all([startPostgres({ own: true }), startRedis({ own: true })])
       const stop = async () => {
         await Promise.all([postgres.stop(), redis.stop()])
       }

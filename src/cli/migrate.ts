@@ -26,7 +26,8 @@ export function addMigrateCommand(program: Command): void {
         process.stdout.write(
           `${JSON.stringify({ schema: options.schema, dryRun: options.dryRun ?? false, steps: shown })}\n`,
         )
-      } else if (options.dryRun) process.stdout.write(`-- ${steps.length} steps would run\n`)
+      } else if (options.dryRun && steps.length > 0)
+        process.stdout.write(`-- ${steps.length} steps would run\n`)
       else process.stdout.write(steps.length === 0 ? 'nothing to do: the schema is current\n' : 'done\n')
     },
   )

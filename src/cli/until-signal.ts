@@ -9,7 +9,8 @@ export async function untilSignal(ready: string, stop: () => Promise<void>): Pro
     const onSignal = () => {
       if (isStopping) process.exit(130)
       isStopping = true
-      if (process.stderr.isTTY) process.stderr.write('longshore: stopping (again to force)\n')
+      if (process.stderr.isTTY)
+        process.stderr.write('longshore: stopping; running jobs get 30 s (again to force)\n')
       resolve()
     }
     process.on('SIGINT', onSignal)

@@ -40,7 +40,8 @@ export type FinishedJob<Result = unknown> = JobFacts & {
   finishedAt: Date
 } & (
     | { state: 'succeeded'; result: Result }
-    | { state: 'failed' | 'cancelled' | 'dependency_failed'; error: StoredError | null }
+    | { state: 'failed'; error: StoredError }
+    | { state: 'cancelled' | 'dependency_failed' }
   )
 
 /** What `enqueue` returns. The type parameter carries the result's type to `get` and `waitFor`. */

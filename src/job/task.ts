@@ -69,11 +69,14 @@ export interface Handler {
 
 const NAME_LENGTH = 200
 const LABEL_LENGTH = 100
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 export function defineTask<Input = unknown, Payload = Input, Returned = unknown, Result = Returned>(
   options: TaskOptions<Input, Payload, Returned, Result>,
 ): Task<Input, Payload, Returned, Result> {
-  const name = checkLabel('name', options.name, NAME_LENGTH)
+  const name = checkLabel('name', options?.name, NAME_LENGTH)
+  checkKeys(`task ${name}`, options, ['name', 'payload', 'result', 'queue', 'tag', 'retry', 'timeout'])
+  checkKeys(`task ${name}: retry`, options.retry ?? {}, ['attempts', 'backoff'])
   const attempts = options.retry?.attempts ?? 3
   if (!Number.isInteger(attempts) || attempts < 1 || attempts > 1000) {
     throw new LongshoreError(
@@ -87,12 +90,38 @@ export function defineTask<Input = unknown, Payload = Input, Returned = unknown,
     tag: checkLabel('tag', options.tag ?? 'default', LABEL_LENGTH),
     maxAttempts: attempts,
     backoff: toBackoff(options.retry?.backoff ?? 'exponential'),
-    timeoutMs: options.timeout === undefined ? undefined : toMs(options.timeout, `task ${name}: timeout`),
+    timeoutMs: options.timeout === undefined ? undefined : checkTimeout(name, options.timeout),
     payload: checkSchema(name, 'payload', options.payload),
     result: checkSchema(name, 'result', options.result),
-    handle: run => ({ task: task as unknown as Task, run: run as HandlerFunction<unknown, unknown> }),
+    handle(run) {
+      if (typeof run !== 'function') {
+        throw new LongshoreError('TASK_INVALID', `task ${name}: handle takes the function that does the work`)
+      }
+      return { task: task as unknown as Task, run: run as HandlerFunction<unknown, unknown> }
+    },
   }
   return Object.freeze(task)
+}
+
+/** A misspelt option would silently do nothing. */
+function checkKeys(what: string, options: object, known: string[]): void {
+  const unknown = Object.keys(options).find(key => !known.includes(key))
+  if (unknown !== undefined) {
+    throw new LongshoreError(
+      'TASK_INVALID',
+      `${what}: unknown option ${JSON.stringify(unknown)}; options are ${known.join(', ')}`,
+    )
+  }
+}
+
+function checkTimeout(name: string, timeout: Duration): number {
+  const ms = toMs(timeout, `task ${name}: timeout`)
+  // Timers hold 31 bits; longer ones would fire at once.
+  if (ms >= 1 && ms <= MAX_TIMER_MS) return ms
+  throw new LongshoreError(
+    'TASK_INVALID',
+    `task ${name}: timeout must be between 1 ms and ${MAX_TIMER_MS} ms (24 days); leave it out for none`,
+  )
 }
 
 /** A name that goes into Postgres, Redis keys, logs and metrics: bounded, and free of control characters. */

@@ -3,11 +3,11 @@ import { LongshoreError } from '../job/errors.ts'
 import { stepsLeft } from './migrate.ts'
 import type { Queryable } from './queryable.ts'
 import { DEFAULT_SCHEMA } from './schema-name.ts'
-import { checkServerVersion } from './server-version.ts'
+import { checkServerVersion, explainUnreachable } from './server-version.ts'
 
 /** Refuses a server that is too old and a schema that is missing, outdated or newer, naming the command to run. */
 export async function checkDatabase(client: Queryable, schema: string): Promise<void> {
-  await checkServerVersion(client)
+  await checkServerVersion(client).catch(explainUnreachable)
   const left = await stepsLeft(client, schema)
   const flag = schema === DEFAULT_SCHEMA ? '' : ` --schema ${schema}`
   if (left.isMissing) {

@@ -3,6 +3,7 @@
  * so that neither waits behind jobs for a place in the pool. Reconnects by itself; `onGap` tells that notifications
  * may have been missed meanwhile.
  */
+import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { pauseMs } from '../runtime/retry.ts'
 import { connectionConfig } from './connect.ts'
@@ -14,6 +15,7 @@ export interface Listener extends Queryable {
 }
 
 const PAUSES = { firstMs: 50, maxMs: 2000 }
+const CLOSE_MS = 2000
 
 export async function openListener(options: {
   postgres: PostgresConfig
@@ -85,8 +87,9 @@ export async function openListener(options: {
     async close() {
       isClosed = true
       clearTimeout(timer)
-      await last
-      await client?.end()
+      // A server that does not answer must not hold up a stop: ending with a statement under way breaks it off.
+      await Promise.race([last, pause(CLOSE_MS, undefined, { ref: false })])
+      await Promise.race([client?.end(), pause(CLOSE_MS, undefined, { ref: false })])
     },
   }
 }

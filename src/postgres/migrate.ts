@@ -11,7 +11,7 @@ import { connectionConfig } from './connect.ts'
 import type { PostgresConfig } from './postgres-config.ts'
 import type { Queryable } from './queryable.ts'
 import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from './schema-name.ts'
-import { checkServerVersion } from './server-version.ts'
+import { checkServerVersion, explainUnreachable } from './server-version.ts'
 
 /** How far ahead the daily partitions of the history are made. */
 export const HISTORY_DAYS_AHEAD = 14
@@ -73,7 +73,7 @@ function schemaFiles(): SchemaFiles {
 export async function migrate(options: MigrateOptions): Promise<MigrationStep[]> {
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
   const client = new pg.Client(connectionConfig(options.postgres))
-  await client.connect()
+  await client.connect().catch(explainUnreachable)
   try {
     await checkServerVersion(client)
     return options.dryRun ? await dryRun(client, schema, options) : await applyAll(client, schema, options)

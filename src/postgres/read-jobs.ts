@@ -69,6 +69,7 @@ function toJob(row: Record<string, unknown>): Job {
     case 'succeeded':
       return { ...facts, ...ended, state, result: row['result'] ?? null }
     case 'failed':
+      return { ...facts, ...ended, state, error: row['error'] as StoredError }
     case 'cancelled':
     case 'dependency_failed':
       return { ...facts, ...ended, state }

@@ -4,6 +4,21 @@ import type { Queryable } from './queryable.ts'
 
 const OLDEST_MAJOR = 14
 
+/** Codes of a server that cannot be reached or used: wrong address, password, role or database. */
+const UNREACHABLE =
+  /^(ECONNREFUSED|ENOTFOUND|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|28000|28P01|3D000)$/
+
+/** Turns what the driver says into what to do; whatever else is thrown on. */
+export function explainUnreachable(error: unknown): never {
+  const code = error instanceof Error ? String((error as { code?: unknown }).code) : ''
+  if (!UNREACHABLE.test(code)) throw error
+  throw new LongshoreError(
+    'STORE_UNAVAILABLE',
+    `Postgres cannot be used: ${(error as Error).message || code}. Start it, or correct the connection string`,
+    { cause: error },
+  )
+}
+
 export async function checkServerVersion(client: Queryable): Promise<void> {
   const { rows } = await client.query("select current_setting('server_version_num')::int as number")
   const major = Math.floor(Number(rows[0]?.['number']) / 10_000)

@@ -21,7 +21,7 @@ export interface ClaimedJob {
   maxAttempts: number
   score: number
   createdAt: string
-  /** JSON text. */
+  /** JSON text; empty where it is so large that it must be read apart, with `readPayload`. */
   payload: string
 }
 
@@ -78,6 +78,15 @@ function toClaimedJobs([
     createdAt: createdAt[n] as string,
     payload: payload[n] as string,
   }))
+}
+
+/** The payload of a job that this worker runs; undefined when the lease is gone. */
+export async function readPayload(pool: Pool, schema: string, job: ClaimedJob): Promise<string | undefined> {
+  const [row] = await pool.queryTexts(
+    inSchema(schema, 'select payload from longshore.jobs where id = $1 and lease_token = $2'),
+    [job.id, job.leaseToken],
+  )
+  return row?.[0] ?? undefined
 }
 
 /** Successes travel as arrays in id order, with the few results in a map; whatever else ended travels as a list. */

@@ -25,6 +25,7 @@ const MESSAGES =
 
 export function isTransientError(error: unknown): boolean {
   if (!(error instanceof Error)) return false
+  if (error.cause instanceof Error) return isTransientError(error.cause)
   const code = (error as { code?: unknown }).code
   if (typeof code === 'string') return CODES.has(code) || code.startsWith('08')
   return MESSAGES.test(error.message)

@@ -121,6 +121,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
   /** A chosen id may be known already. Within a caller's transaction nothing is retried: it has aborted. */
   const insert = async (shape: Shape, jobs: NewJob[], isChecked: boolean, tx: Queryable | undefined) => {
+    if (tx) checkTransaction(tx)
     await knowLane(shape)
     if (tx) return insertChunks(tx, jobs, isChecked)
     if (jobs.length === 1) return batch.add(jobs[0] as NewJob, isChecked)
@@ -204,6 +205,15 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       await pool.end()
     },
   }
+}
+
+/** A pool would run the insert on a connection outside the caller's transaction. */
+function checkTransaction(tx: Queryable): void {
+  if (typeof tx.query === 'function' && !('totalCount' in tx)) return
+  throw new LongshoreError(
+    'JOB_INVALID',
+    '`tx` must be the one client that your transaction runs on, with a `query` method; a pool is not',
+  )
 }
 
 const idOf = (job: JobRef | string): JobId => toJobId(typeof job === 'string' ? job : job.id)

@@ -2,6 +2,7 @@
  * Upkeep: the duties that somebody must do for the whole deployment, done by whoever holds the lease. Duties are one
  * file each: due jobs, history. Holding the lease twice would do no harm to them; it only saves work.
  */
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Pool } from '../postgres/connect.ts'
 import type { Queryable } from '../postgres/queryable.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
@@ -18,6 +19,8 @@ export interface Upkeep {
 
 const LEASE_MS = 3000
 const RENEW_MS = 1000
+/** How long a stop waits for Postgres to take the lease back. */
+const RESIGN_MS = 2000
 const HISTORY_MS = 10 * 60_000
 const HISTORY_RETRY_MS = 5000
 
@@ -83,11 +86,11 @@ export function startUpkeep(options: {
       isStopped = true
       clearInterval(timer)
       dueJobs.stop()
-      await renewing
+      const resigned = renewing
+        .then(() => resign(db, schema, holder))
+        .catch(error => logger.info({ err: error }, 'could not give the lease back'))
       // Without an answer the lease runs out by itself.
-      await resign(db, schema, holder).catch(error =>
-        logger.info({ err: error }, 'could not give the lease back'),
-      )
+      await Promise.race([resigned, pause(RESIGN_MS, undefined, { ref: false })])
     },
   }
 }

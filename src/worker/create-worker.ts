@@ -123,7 +123,13 @@ export function createWorker(options: WorkerOptions): Worker {
 
 function byTask(handlers: readonly Handler[]): Map<string, Handler> {
   const found = new Map<string, Handler>()
-  for (const handler of handlers) {
+  for (const handler of handlers ?? []) {
+    if (typeof handler?.run !== 'function') {
+      throw new LongshoreError(
+        'CONFIG_INVALID',
+        'each of `handlers` must be made by task.handle(async job => { … })',
+      )
+    }
     if (found.has(handler.task.name)) {
       throw new LongshoreError('CONFIG_INVALID', `two handlers for task ${handler.task.name}: keep one`)
     }

@@ -18,6 +18,8 @@ export interface ExchangeLoop {
   stopClaiming(): void
   /** Resolves when every outcome is settled and no call is under way. */
   idle(): Promise<void>
+  /** Gives up whatever is not settled. */
+  close(): void
 }
 
 const IN_FLIGHT = 2
@@ -53,13 +55,14 @@ export function createExchangeLoop(options: {
   let hasBacklog = false // the last claim came back full
   let mustLook = false
   let isClaiming = true
+  let isClosed = false
   let isScheduled = false
   let failures = 0
   let pausedUntil: NodeJS.Timeout | undefined
   const onSettled: (() => void)[] = []
 
   const schedule = () => {
-    if (isScheduled) return
+    if (isScheduled || isClosed) return
     isScheduled = true
     // Runs that end in one turn of the event loop travel together.
     setImmediate(() => {
@@ -125,7 +128,7 @@ export function createExchangeLoop(options: {
    * must not slow down the others.
    */
   const settleBusySoon = () => {
-    if (busy.length === 0 || busyTimer) return
+    if (busy.length === 0 || busyTimer || isClosed) return
     busyTimer = setTimeout(
       async () => {
         const sent = busy
@@ -163,7 +166,7 @@ export function createExchangeLoop(options: {
       outcomes.push(...sent.map(outcome => refuseResult(outcome, error)))
     }
     failures++
-    if (pausedUntil) return
+    if (pausedUntil || isClosed) return
     mustLook = true
     pausedUntil = setTimeout(
       () => {
@@ -199,6 +202,11 @@ export function createExchangeLoop(options: {
     stopClaiming() {
       isClaiming = false
       schedule()
+    },
+    close() {
+      isClosed = true
+      clearTimeout(busyTimer)
+      clearTimeout(pausedUntil)
     },
     idle() {
       return new Promise(resolve => {

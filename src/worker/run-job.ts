@@ -59,6 +59,11 @@ export class Run {
     }
   }
 
+  /** Give the job back without having started it. */
+  giveUp(): void {
+    this.#finish({ id: this.claimed.id, leaseToken: this.claimed.leaseToken, kind: 'released' })
+  }
+
   /** Fire the handler's signal; after the grace the run ends with or without it. */
   abort(reason: LongshoreError): void {
     if (this.#abortedWith || this.#isReported) return
@@ -125,8 +130,14 @@ export class Run {
   }
 
   async #toSuccess(value: unknown): Promise<Outcome> {
-    const refuse = (problem: string) =>
-      this.#failed({ code: 'RESULT_REFUSED', message: `the handler succeeded, but its result ${problem}` })
+    const refuse = (problem: string) => {
+      const message = `the handler succeeded, but its result ${problem}`
+      this.settings.logger.warn(
+        { job: this.claimed.id, task: this.handler.task.name, reason: message },
+        'a job failed',
+      )
+      return this.#failed({ code: 'RESULT_REFUSED', message })
+    }
     try {
       const validated = await validate(this.handler.task.result, value)
       if (!validated.ok) return refuse(`does not fit the task's result schema: ${validated.problem}`)
@@ -149,8 +160,14 @@ export class Run {
       claimed.attempt >= claimed.maxAttempts ||
       thrown instanceof NonRetryableError ||
       error.code === 'PAYLOAD_INVALID'
-    if (isFinal) return this.#failed(error)
-    const delayMs = backoffMs(this.handler.task, claimed.attempt, thrown, this.settings.logger)
+    const { logger } = this.settings
+    const told = { job: claimed.id, task: this.handler.task.name, attempt: claimed.attempt, code: error.code }
+    if (isFinal) {
+      logger.warn({ ...told, reason: error.message }, 'a job failed')
+      return this.#failed(error)
+    }
+    const delayMs = backoffMs(this.handler.task, claimed.attempt, thrown, logger)
+    logger.info({ ...told, reason: error.message, delayMs }, 'an attempt failed; the job is tried again')
     return { id: claimed.id, leaseToken: claimed.leaseToken, kind: 'retry', error, delayMs }
   }
 }

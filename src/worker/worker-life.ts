@@ -19,7 +19,7 @@ import {
   type WorkerFacts,
 } from '../postgres/register-worker.ts'
 import { channelName } from '../postgres/schema-name.ts'
-import { type ClaimedJob, settleAndClaim } from '../postgres/settle-and-claim.ts'
+import { type ClaimedJob, readPayload, settleAndClaim } from '../postgres/settle-and-claim.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
@@ -79,7 +79,27 @@ export async function beginLife(given: {
     unreported++
     const run = new Run(job, handler, runSettings)
     runs.set(job.id, run)
-    run.start()
+    if (job.payload !== '') run.start()
+    else startLarge(run)
+  }
+
+  /** One after another: a worker that takes hundreds of large payloads at once would hold them all twice. */
+  let lastLarge: Promise<void> = Promise.resolve()
+  const startLarge = (run: Run) => {
+    lastLarge = lastLarge.then(async () => {
+      try {
+        const payload = await readPayload(pool, schema, run.claimed)
+        if (payload === undefined) throw new LongshoreError('WORKER_STOPPED', 'the lease is gone')
+        run.claimed.payload = payload
+        run.start()
+      } catch (error) {
+        logger.info(
+          { err: error, job: run.claimed.id },
+          'could not read a large payload; giving the job back',
+        )
+        run.giveUp()
+      }
+    })
   }
 
   const giveBack = (job: ClaimedJob) => {
@@ -186,7 +206,9 @@ export async function beginLife(given: {
     for (const run of runs.values()) run.abort(new LongshoreError('WORKER_STOPPED', 'the worker is stopping'))
     await allReported(given.abortGraceMs + 100)
     const unsettled = await Promise.race([loop.idle(), pause(LAST_SETTLE_MS, 'unsettled', { ref: false })])
-    if (unsettled) logger.error('stopping with runs that could not be settled: Postgres did not answer')
+    if (unsettled)
+      logger.error('stopping with runs that could not be settled: somebody holds them, or Postgres is away')
+    loop.close()
     clearInterval(beats)
     await upkeep.stop()
     await unregisterWorker(pool, schema, workerId).catch(error =>

@@ -95,4 +95,26 @@ describe('a lost reply', () => {
     const ended = await Promise.all(refs.map(ref => producer.waitFor(ref)))
     expect(ended.map(job => [job.state, job.attempts])).toEqual(Array(3).fill(['succeeded', 1]))
   })
+
+  it('[S10] of a settle that never arrived: it is sent again, and the run is not lost', async () => {
+    proxy = await startCuttingProxy(database.url)
+    const theProxy = proxy
+    const producer = deployment.producer()
+    const ran = counter()
+    let lost: Promise<void> | undefined
+    await deployment.worker({
+      postgres: proxy.url,
+      handlers: [
+        task.handle(() => {
+          ran.add()
+          lost = theProxy.loseRequest('settle_and_claim')
+          return 'kept'
+        }),
+      ],
+    })
+    const ref = await producer.enqueue(task, 1)
+    expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded', result: 'kept', attempts: 1 })
+    await lost
+    expect(ran.count).toBe(1)
+  })
 })

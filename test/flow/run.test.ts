@@ -151,6 +151,19 @@ describe('a run', () => {
   })
 })
 
+describe('large payloads', () => {
+  it('[S9] are read apart from their claim, beside small ones', async () => {
+    const task = defineTask({ name: newName() })
+    const producer = deployment.producer({ maxPayloadBytes: 4 * 1024 * 1024 })
+    await deployment.worker({ handlers: [task.handle(job => String(job.payload).length)] })
+    const sizes = [10, 65_534, 65_535, 3_000_000, 20, 2_000_000]
+    const refs = []
+    for (const size of sizes) refs.push(await producer.enqueue(task, 'x'.repeat(size)))
+    const ended = await Promise.all(refs.map(ref => producer.waitFor(ref)))
+    expect(ended.map(job => job.state === 'succeeded' && job.result)).toEqual(sizes)
+  })
+})
+
 describe('a failed attempt', () => {
   it('[X5] is retried until it succeeds; the error of the last failure stays readable meanwhile', async () => {
     const task = defineTask({

@@ -70,6 +70,11 @@ describe('settle', () => {
     const [job] = jobs
     if (!job) throw new Error('not claimed')
     expect(await thief.settle([settling(job)])).toEqual([{ id: job.id, answer: 'lost' }])
+    for (const outcome of ['failed', 'retry', 'released']) {
+      expect(await thief.settleOthers([{ id: job.id, token: job.lease_token, outcome, delayMs: 0 }])).toEqual(
+        [{ id: job.id, answer: 'lost' }],
+      )
+    }
     expect(await stateOf(job.id)).toEqual(['running'])
   })
 
@@ -82,6 +87,50 @@ describe('settle', () => {
     expect(await worker.settleOthers([{ id: a.id, token: a.lease_token, outcome: 'failed' }])).toEqual([])
     expect(await stateOf(a.id)).toEqual(['succeeded'])
     expect(await stateOf(b.id)).toEqual(['succeeded'])
+  })
+
+  it('ends a job whose id is in the history already, from an earlier life, instead of failing for ever', async () => {
+    const { worker, jobs } = await claimed(3)
+    const [a, b, c] = jobs
+    if (!a || !b || !c) throw new Error('not claimed')
+    await database.rows(
+      `insert into longshore.finished_jobs
+         (id, score, lease_token, created_at, finished_at, lane, day, state, attempts, max_attempts, payload)
+       select id, score, -1, created_at, now(), lane, (now() at time zone 'utc')::date, 'succeeded', 1, 1, '"old"'
+       from longshore.jobs where id = any ($1)`,
+      [[a.id, b.id]],
+    )
+    // The token in the history is another one: this run is not settled, and not lost either.
+    expect(await worker.settle([a, c].map(settling))).toEqual([])
+    expect(await worker.settleOthers([{ id: b.id, token: b.lease_token, outcome: 'failed' }])).toEqual([])
+    expect(await database.rows('select from longshore.jobs')).toEqual([])
+    expect(await stateOf(c.id)).toEqual(['succeeded'])
+    // And a run of which only an earlier life is in the history is lost, not settled.
+    expect(await worker.settle([{ id: a.id, token: '12345' }])).toEqual([{ id: a.id, answer: 'lost' }])
+  })
+
+  it('[X5] tells whoever waits, whichever way a job ends', async () => {
+    const { worker, jobs } = await claimed(4)
+    const [fast, careful, held, failed] = jobs
+    if (!fast || !careful || !held || !failed) throw new Error('not claimed')
+    const told: string[] = []
+    const ears = await database.connect()
+    ears.on('notification', message => told.push(message.payload ?? ''))
+    await ears.query(`listen ${ears.escapeIdentifier('"longshore".waiter_ears')}`)
+    for (const job of jobs) {
+      await database.rows("insert into longshore.awaited values ($1, 'ears', now() + interval '1 hour')", [
+        job.id,
+      ])
+    }
+    await worker.settle([settling(fast)])
+    const tx = await database.connect()
+    await tx.query('begin')
+    await tx.query('select from longshore.jobs where id = $1 for share', [held.id])
+    await worker.settle([careful, held].map(settling))
+    await tx.query('rollback')
+    await worker.settleOthers([{ id: failed.id, token: failed.lease_token, outcome: 'failed' }])
+    await ears.query('select 1')
+    expect(told).toEqual([fast.id, careful.id, failed.id])
   })
 
   it('answers busy for a row that somebody holds, settles its neighbours, and waits for nobody', async () => {

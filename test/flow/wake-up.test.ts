@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
+import { workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { counter, eventually, gate } from '../support/signals.ts'
@@ -141,5 +142,47 @@ describe('an idle worker', () => {
     await ears.query('select 1')
     expect(rings).toBe(0)
     expect(await producer.get((await producer.enqueue(task, 2)).id)).toMatchObject({ hasWorker: false })
+  })
+
+  it('[S6] is rung only for what it can run, by as many jobs as there are, and not for what is not due', async () => {
+    const producer = deployment.producer()
+    const listen = async (queue: string, name: string, tag: string) => {
+      const [row] = await database.rows<{ id: number }>(
+        `insert into longshore.workers (name, queues, tasks, tags, constraint_tags, listening)
+         values ('ears', array[$1], array[$2], array[$3], '{c:}', true) returning id`,
+        [queue, name, tag],
+      )
+      return `"longshore".worker_${row?.id}`
+    }
+    const mine = [await listen('default', 'wake', 'default'), await listen('default', 'wake', 'default')]
+    const others = [
+      await listen('other', 'wake', 'default'),
+      await listen('default', 'other', 'default'),
+      await listen('default', 'wake', 'other'),
+    ]
+    const rings: string[] = []
+    const ears = await database.connect()
+    ears.on('notification', message => rings.push(message.channel))
+    for (const channel of [...mine, ...others]) await ears.query(`listen ${ears.escapeIdentifier(channel)}`)
+
+    await producer.enqueue(task, 1, { delay: '1h' })
+    await ears.query('select 1')
+    expect(rings).toEqual([])
+    await producer.enqueueMany(task, [1, 2, 3])
+    await ears.query('select 1')
+    expect(rings.splice(0).sort()).toEqual([...mine].sort())
+    // Different kinds that share an insert: each rings its own.
+    await Promise.all([producer.enqueue(task, 1), producer.enqueue(task, 1, { tag: 'other' })])
+    await ears.query('select 1')
+    expect(rings.length).toBe(2)
+    expect(rings.splice(0)).toContain(others[2])
+    // Given back by one worker, it is offered to another.
+    const hand = await workByHand(database, ['wake'])
+    const [job] = await hand.claim(1)
+    await hand.settleOthers([{ id: job?.id, token: job?.lease_token, outcome: 'released' }])
+    const [again] = await hand.claim(1)
+    await hand.settleOthers([{ id: again?.id, token: again?.lease_token, outcome: 'retry', delayMs: 0 }])
+    await ears.query('select 1')
+    expect(rings.filter(channel => mine.includes(channel))).toHaveLength(2)
   })
 })

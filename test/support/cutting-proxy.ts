@@ -11,13 +11,15 @@ export interface CuttingProxy {
    * connection. Resolves when that has happened. Other connections are left alone.
    */
   loseReplyTo(text: string): Promise<void>
+  /** The same, but the request never reaches the server. */
+  loseRequest(text: string): Promise<void>
   close(): Promise<void>
 }
 
 export async function startCuttingProxy(targetUrl: string): Promise<CuttingProxy> {
   const target = new URL(targetUrl)
   const sockets = new Set<Socket>()
-  let watched: { text: string; onCut: () => void } | undefined
+  let watched: { text: string; isForwarded: boolean; onCut: () => void } | undefined
 
   const server: Server = createServer(client => {
     const upstream = dial(Number(target.port), target.hostname)
@@ -32,8 +34,14 @@ export async function startCuttingProxy(targetUrl: string): Promise<CuttingProxy
     upstream.on('close', () => client.destroy())
     client.on('data', chunk => {
       if (watched && chunk.includes(watched.text)) {
-        cut = watched.onCut
+        const { isForwarded, onCut } = watched
         watched = undefined
+        if (!isForwarded) {
+          client.destroy()
+          upstream.destroy()
+          return onCut()
+        }
+        cut = onCut
       }
       upstream.write(chunk)
     })
@@ -55,7 +63,11 @@ export async function startCuttingProxy(targetUrl: string): Promise<CuttingProxy
     url: url.href,
     loseReplyTo: text =>
       new Promise(resolve => {
-        watched = { text, onCut: resolve }
+        watched = { text, isForwarded: true, onCut: resolve }
+      }),
+    loseRequest: text =>
+      new Promise(resolve => {
+        watched = { text, isForwarded: false, onCut: resolve }
       }),
     async close() {
       for (const socket of sockets) socket.destroy()
