@@ -93,6 +93,13 @@ describe('claim', () => {
     expect(await database.rows('select * from longshore.claim(0, 10)')).toEqual([])
     const worker = await workByHand(database, ['one'], ['gpu'])
     expect(await worker.claim(10)).toHaveLength(1)
+    const plain = await workByHand(database, ['one'])
+    expect(await plain.claim(10)).toHaveLength(1)
+    const [row] = await database.rows<{ id: number }>(
+      `insert into longshore.workers (name, queues, tasks, tags, constraint_tags)
+       values ('picky', '{default,slow}', '{one,two}', '{default,gpu}', '{c:gpu=a100}') returning id`,
+    )
+    expect(await database.rows('select * from longshore.claim($1, 10)', [row?.id])).toEqual([])
   })
 })
 

@@ -372,6 +372,15 @@ describe('plain SQL', () => {
     await expect(enqueue('t', '{}', options)).rejects.toThrow(message)
   })
 
+  it('refuses a batch whose payloads and ids do not fit each other, and makes nothing of it', async () => {
+    const shape = { queue: 'q', task: 't', tag: 'g', constraintTag: 'c:', maxAttempts: 1, priority: 0 }
+    const call = database.rows("select longshore.enqueue_jobs($1, $2, null, '1', false)", [
+      JSON.stringify([shape]),
+      [newJobId(), newJobId()],
+    ])
+    await expect(call).rejects.toThrow('1 payloads for 2 ids')
+  })
+
   it('refuses a payload or a name that is too large', async () => {
     await expect(enqueue('t', JSON.stringify('x'.repeat(300_000)))).rejects.toThrow('at most 262144 bytes')
     await expect(enqueue('t'.repeat(201))).rejects.toThrow('1 to 200 characters')

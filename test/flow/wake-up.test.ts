@@ -126,6 +126,21 @@ describe('an idle worker', () => {
     await busy.stop()
   })
 
+  it('[S10] is woken again after its connections were cut, and finds what came meanwhile', async () => {
+    const producer = deployment.producer()
+    const done = counter()
+    await deployment.worker({ pollIntervalMs: NEVER, handlers: [task.handle(() => done.add())] })
+    await eventually('it listens', isListening)
+    for (let n = 1; n <= 3; n++) {
+      await database.rows(
+        `select pg_terminate_backend(pid) from pg_stat_activity
+         where datname = current_database() and application_name = 'longshore'`,
+      )
+      await producer.enqueue(task, n)
+      await done.reached(n)
+    }
+  })
+
   it('is not rung any more once its beat has stopped', async () => {
     const producer = deployment.producer()
     await producer.enqueue(task, 0)
