@@ -10,7 +10,11 @@ export interface DatabaseOptions {
 
 export function addDatabaseOptions(command: Command): Command {
   return command
-    .addOption(new Option('--database-url <url>', 'where Postgres is: postgres://user:password@host:port/name').env('DATABASE_URL'))
+    .addOption(
+      new Option('--database-url <url>', 'where Postgres is: postgres://user:password@host:port/name').env(
+        'DATABASE_URL',
+      ),
+    )
     .addOption(
       new Option('--schema <name>', 'schema of the installation')
         .env('LONGSHORE_SCHEMA')

@@ -2,6 +2,7 @@
  * Owns what may be stored as JSON. Refuses, with the path to it, whatever Postgres cannot keep or JSON would silently
  * change: NaN, Infinity, bigint, functions, symbols, Map and Set, cycles, `\u0000` and lone surrogates.
  */
+import { messageOf } from './stored-error.ts'
 
 export type EncodedJson = { ok: true; text: string } | { ok: false; problem: string }
 
@@ -17,7 +18,7 @@ export function encodeJson(value: unknown, maxBytes: number): EncodedJson {
   } catch (error) {
     return {
       ok: false,
-      problem: `cannot be written as JSON: ${error instanceof Error ? error.message : error}`,
+      problem: `cannot be written as JSON: ${messageOf(error)}`,
     }
   }
   if (text === undefined) return { ok: false, problem: 'is undefined, which JSON cannot hold' }

@@ -1,4 +1,5 @@
 /** Owns connections to Postgres: how to reach it, the pool and its settings. */
+import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { LongshoreError } from '../job/errors.ts'
 import type { PostgresConfig } from './postgres-config.ts'
@@ -7,6 +8,7 @@ import type { Queryable } from './queryable.ts'
 /** A call that got no answer in this time is given up; its connection is replaced. */
 const CALL_TIMEOUT_MS = 30_000
 const CONNECT_TIMEOUT_MS = 10_000
+const END_MS = 5000
 
 export interface Pool extends Queryable {
   /** Rows as arrays of the texts that Postgres sent: the cheapest form, for the hot calls. */
@@ -64,6 +66,8 @@ export function openPool(postgres: PostgresConfig, max: number, onError: (error:
     async transaction(work) {
       const client = await pool.connect()
       let broken: Error | undefined
+      // While it is ours the pool does not listen; the statement under way is told anyway.
+      client.on('error', onError)
       try {
         await client.query('begin')
         const result = await work(client)
@@ -75,11 +79,13 @@ export function openPool(postgres: PostgresConfig, max: number, onError: (error:
         })
         throw error
       } finally {
+        client.off('error', onError)
         client.release(broken)
       }
     },
     end() {
-      ended ??= pool.end()
+      // Connections that wait for a silent server are not waited for.
+      ended ??= Promise.race([pool.end(), pause(END_MS, undefined, { ref: false })])
       return ended
     },
   }

@@ -16,6 +16,7 @@ export interface Listener extends Queryable {
 
 const PAUSES = { firstMs: 50, maxMs: 2000 }
 const CLOSE_MS = 2000
+const CALL_TIMEOUT_MS = 10_000
 
 export async function openListener(options: {
   postgres: PostgresConfig
@@ -31,7 +32,7 @@ export async function openListener(options: {
   let failures = 0
 
   const connect = async () => {
-    const next = new pg.Client({ ...connectionConfig(options.postgres), query_timeout: 30_000 })
+    const next = new pg.Client({ ...connectionConfig(options.postgres), query_timeout: CALL_TIMEOUT_MS })
     next.on('error', () => lost(next))
     next.on('end', () => lost(next))
     next.on('notification', message => options.onNotify(message.channel, message.payload ?? ''))
@@ -72,7 +73,15 @@ export async function openListener(options: {
 
   const query = async (text: string, values?: unknown[]) => {
     if (!client) throw new Error('connection terminated: the listener is reconnecting')
-    return client.query(text, values)
+    const asked = client
+    return asked.query(text, values).catch(error => {
+      // A connection that does not answer would hold up everything behind it.
+      if (/query read timeout/i.test(String(error?.message))) {
+        lost(asked)
+        asked.end().catch(() => undefined) // it is broken off, not ended
+      }
+      throw error
+    })
   }
 
   await connect()

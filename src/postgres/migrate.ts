@@ -73,6 +73,7 @@ function schemaFiles(): SchemaFiles {
 export async function migrate(options: MigrateOptions): Promise<MigrationStep[]> {
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
   const client = new pg.Client(connectionConfig(options.postgres))
+  client.on('error', () => undefined) // the statement under way is told
   await client.connect().catch(explainUnreachable)
   try {
     await checkServerVersion(client)
@@ -203,7 +204,7 @@ async function inLockedTransaction(
     await run()
     await client.query('commit')
   } catch (error) {
-    await client.query('rollback')
+    await client.query('rollback').catch(() => undefined) // the first error says more
     throw error
   }
 }

@@ -4,12 +4,15 @@ const CODES = new Set([
   '25006', // read-only: a standby, until the failover is done
   '40001', // serialization failure
   '40P01', // deadlock
+  '53100', // disk full
+  '53200', // out of memory
   '53300', // too many connections
   '55P03', // lock not available in time
   '57014', // cancelled, by a time limit of the server or a pooler
   '57P01', // shut down by an administrator
   '57P02', // crash shutdown
   '57P03', // starting up
+  '58030', // input or output error
   'EAI_AGAIN',
   'ECONNREFUSED',
   'ECONNRESET',
@@ -27,6 +30,14 @@ export function isTransientError(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   if (error.cause instanceof Error) return isTransientError(error.cause)
   const code = (error as { code?: unknown }).code
+  // A partition was attached while this very row was on its way to the default one.
+  if (code === '23514' && error.message.includes('partition constraint')) return true
   if (typeof code === 'string') return CODES.has(code) || code.startsWith('08')
   return MESSAGES.test(error.message)
+}
+
+/** Whether Postgres refused the data itself: sending the same again cannot help. */
+export function isDataError(error: unknown): boolean {
+  const code = error instanceof Error ? String((error as { code?: unknown }).code) : ''
+  return code.startsWith('22') || code.startsWith('54') || (code === '23514' && !isTransientError(error))
 }

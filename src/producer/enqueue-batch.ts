@@ -49,7 +49,8 @@ export function createEnqueueBatch(pool: Pool, schema: string): EnqueueBatch {
         for (const entry of entries) entry.reject(error)
         return
       }
-      for (const entry of entries) await sendAlike([entry], isChecked)
+      // Checked: an earlier try of the whole batch may have been committed after all.
+      for (const entry of entries) await sendAlike([entry], true)
     }
   }
 

@@ -115,8 +115,10 @@ export function createWorker(options: WorkerOptions): Worker {
     },
     async stop(stop = {}) {
       const deadlineMs = toMs(stop.deadline ?? '30s', 'deadline')
-      const begun = await life?.catch(() => undefined) // a start that failed has nothing to stop
+      const stopped = life
+      const begun = await stopped?.catch(() => undefined) // a start that failed has nothing to stop
       await begun?.end(deadlineMs)
+      if (life === stopped) life = undefined
     },
   }
 }

@@ -2,8 +2,9 @@
  * Owns the traffic between a worker and Postgres: each call settles what has ended and claims what may start. At most
  * two calls are under way (one costs 40 %, four gain nothing); what ends meanwhile makes up the next one.
  */
+import { messageOf, storedError } from '../job/stored-error.ts'
 import type { ClaimedJob, Exchange, Outcome } from '../postgres/settle-and-claim.ts'
-import { isTransientError } from '../postgres/transient-error.ts'
+import { isDataError, isTransientError } from '../postgres/transient-error.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { pauseMs } from '../runtime/retry.ts'
@@ -18,6 +19,8 @@ export interface ExchangeLoop {
   stopClaiming(): void
   /** Resolves when every outcome is settled and no call is under way. */
   idle(): Promise<void>
+  /** Resolves when the calls that are under way now have been answered, and their jobs handed on. */
+  answered(): Promise<void>
   /** Gives up whatever is not settled. */
   close(): void
 }
@@ -49,6 +52,7 @@ export function createExchangeLoop(options: {
   let busyTimer: NodeJS.Timeout | undefined
   let busyRounds = 0
   let calls = 0
+  const underWay = new Set<Promise<void>>()
   let taken = 0 // permits: jobs whose handler has not returned
   let reserved = 0 // permits asked for in calls under way
   let batch = settings.claimBatchSize
@@ -91,7 +95,12 @@ export function createExchangeLoop(options: {
     else options.onFull()
   }
 
-  const call = async (sent: Outcome[], limit: number) => {
+  const call = (sent: Outcome[], limit: number) => {
+    const answered = exchange(sent, limit).finally(() => underWay.delete(answered))
+    underWay.add(answered)
+  }
+
+  const exchange = async (sent: Outcome[], limit: number): Promise<void> => {
     const answer = await options.exchange(sent, limit).catch(error => recover(error, sent, limit))
     calls--
     reserved -= limit
@@ -163,7 +172,7 @@ export function createExchangeLoop(options: {
         { err: error, jobs: sent.map(outcome => outcome.id) },
         'Postgres refused a call; trying again',
       )
-      outcomes.push(...sent.map(outcome => refuseResult(outcome, error)))
+      outcomes.push(...sent.map(outcome => replaceRefused(outcome, error)))
     }
     failures++
     if (pausedUntil || isClosed) return
@@ -203,6 +212,9 @@ export function createExchangeLoop(options: {
       isClaiming = false
       schedule()
     },
+    async answered() {
+      await Promise.allSettled(underWay)
+    },
     close() {
       isClosed = true
       clearTimeout(busyTimer)
@@ -217,17 +229,20 @@ export function createExchangeLoop(options: {
   }
 }
 
-/** A success whose result Postgres will not take ends as a failure that says so. */
-function refuseResult(outcome: Outcome, error: unknown): Outcome {
-  if (outcome.kind !== 'succeeded' || outcome.result === null) return outcome
-  const message = error instanceof Error ? error.message : String(error)
-  return {
-    id: outcome.id,
-    leaseToken: outcome.leaseToken,
-    kind: 'failed',
-    error: {
-      code: 'RESULT_REFUSED',
-      message: `the handler succeeded, but Postgres refused its result: ${message}`,
-    },
+/** What Postgres will not take as it is ends as a failure that says so. */
+function replaceRefused(outcome: Outcome, error: unknown): Outcome {
+  if (!isDataError(error)) return outcome
+  const { id, leaseToken } = outcome
+  switch (outcome.kind) {
+    case 'succeeded': {
+      if (outcome.result === null) return outcome
+      const message = `the handler succeeded, but Postgres refused its result: ${messageOf(error)}`
+      return { id, leaseToken, kind: 'failed', error: storedError('RESULT_REFUSED', message) }
+    }
+    case 'failed':
+    case 'retry':
+      return { ...outcome, error: storedError(outcome.error.code, 'the error itself could not be stored') }
+    case 'released':
+      return outcome
   }
 }

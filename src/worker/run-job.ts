@@ -8,7 +8,7 @@ import { LongshoreError, NonRetryableError } from '../job/errors.ts'
 import type { StoredError } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
 import { encodeJson } from '../job/json.ts'
-import { toStoredError } from '../job/stored-error.ts'
+import { messageOf, storedError, toStoredError } from '../job/stored-error.ts'
 import type { Handler, JobContext, RunningJob, Task } from '../job/task.ts'
 import { type Validated, validate } from '../job/validate.ts'
 import type { ClaimedJob, Outcome } from '../postgres/settle-and-claim.ts'
@@ -101,7 +101,7 @@ export class Run {
   #onValue = (value: unknown): void => {
     // Most jobs return nothing: no promise more for them.
     if (value === undefined && !this.handler.task.result) this.#finish(this.#success(null))
-    else this.#toSuccess(value).then(outcome => this.#finish(outcome))
+    else this.#toSuccess(value).then(outcome => this.#finish(outcome), this.#onError)
   }
 
   #onError = (error: unknown): void => {
@@ -136,7 +136,7 @@ export class Run {
         { job: this.claimed.id, task: this.handler.task.name, reason: message },
         'a job failed',
       )
-      return this.#failed({ code: 'RESULT_REFUSED', message })
+      return this.#failed(storedError('RESULT_REFUSED', message))
     }
     try {
       const validated = await validate(this.handler.task.result, value)
@@ -145,20 +145,20 @@ export class Run {
       const encoded = encodeJson(validated.value, this.settings.maxResultBytes)
       return encoded.ok ? this.#success(encoded.text) : refuse(`cannot be stored: ${encoded.problem}`)
     } catch (error) {
-      return refuse(`could not be checked: ${error instanceof Error ? error.message : String(error)}`)
+      return refuse(`could not be checked: ${messageOf(error)}`)
     }
   }
 
   /** A stop gives the attempt back; what cannot get better fails at once; the rest is tried again while it may. */
   #failure(thrown: unknown): Outcome {
     const { claimed } = this
-    if (thrown instanceof LongshoreError && thrown.code === 'WORKER_STOPPED') {
+    if (isA(thrown, LongshoreError) && thrown.code === 'WORKER_STOPPED') {
       return { id: claimed.id, leaseToken: claimed.leaseToken, kind: 'released' }
     }
     const error = toStoredError(thrown)
     const isFinal =
       claimed.attempt >= claimed.maxAttempts ||
-      thrown instanceof NonRetryableError ||
+      isA(thrown, NonRetryableError) ||
       error.code === 'PAYLOAD_INVALID'
     const { logger } = this.settings
     const told = { job: claimed.id, task: this.handler.task.name, attempt: claimed.attempt, code: error.code }
@@ -205,6 +205,15 @@ class HandedOverJob implements RunningJob<unknown> {
   get createdAt(): Date {
     // Postgres writes `2026-01-31 12:34:56.789012+00`, which is ISO 8601 but for two details.
     return new Date(`${this.#claimed.createdAt.replace(' ', 'T')}:00`)
+  }
+}
+
+/** `instanceof` for what a handler threw: asking a hostile proxy can throw. */
+function isA<T>(thrown: unknown, type: new (...args: never[]) => T): thrown is T {
+  try {
+    return thrown instanceof type
+  } catch {
+    return false
   }
 }
 

@@ -35,6 +35,7 @@ export interface WorkerLife {
 const BEAT_MS = 5000
 /** How long a stopping worker keeps trying to settle its last runs. */
 const LAST_SETTLE_MS = 10_000
+const UNREGISTER_MS = 2000
 /** A lost reply may have committed a claim; its transaction may still be under way when we first look. */
 const LEASE_CHECKS_MS = [1000, 5000, 30_000]
 
@@ -57,8 +58,10 @@ export async function beginLife(given: {
 
   // Every run whose lease this worker holds in Postgres, also those whose outcome is not settled yet.
   const runs = new Map<JobId, Run>()
+  // Claims whose lanes are being read: their jobs are not runs yet. One token per claim.
+  const unstartedClaims = new Set<string>()
   const holds = (lease: { id: JobId; leaseToken: string }) =>
-    runs.get(lease.id)?.claimed.leaseToken === lease.leaseToken
+    runs.get(lease.id)?.claimed.leaseToken === lease.leaseToken || unstartedClaims.has(lease.leaseToken)
   let unreported = 0
   let onAllReported: (() => void) | undefined
 
@@ -113,23 +116,29 @@ export async function beginLife(given: {
       for (const job of jobs) startJob(job)
       return
     }
-    readLanes(pool, schema).then(
-      read => {
-        lanes = read
-        for (const job of jobs) startJob(job)
-      },
-      error => {
-        logger.warn({ err: error }, 'could not read the lanes of claimed jobs; giving the jobs back')
-        for (const job of jobs) giveBack(job)
-      },
-    )
+    const token = jobs[0]?.leaseToken ?? ''
+    unstartedClaims.add(token)
+    readLanes(pool, schema)
+      .then(
+        read => {
+          lanes = read
+          for (const job of jobs) startJob(job)
+        },
+        error => {
+          logger.warn({ err: error }, 'could not read the lanes of claimed jobs; giving the jobs back')
+          for (const job of jobs) giveBack(job)
+        },
+      )
+      .finally(() => unstartedClaims.delete(token))
   }
 
   /** Give back runs that Postgres holds for this worker and that it knows nothing of. */
   const checkLeases = async () => {
     const before = new Map(runs)
     const leases = await readLeases(pool, schema, workerId)
-    // What was settled while Postgres read is no news.
+    // Claims that are committed but not yet answered are among them: they are no strangers.
+    await loop.answered()
+    // Nor is what was settled while Postgres read.
     const unknown = leases.filter(
       lease => before.get(lease.id)?.claimed.leaseToken !== lease.leaseToken && !holds(lease),
     )
@@ -139,15 +148,20 @@ export async function beginLife(given: {
   }
 
   let leaseChecks: NodeJS.Timeout[] = []
+  let checksLeft = 0
   const checkLeasesSoon = () => {
     for (const timer of leaseChecks) clearTimeout(timer)
+    checksLeft = LEASE_CHECKS_MS.length
     if (isEnding) return
     leaseChecks = LEASE_CHECKS_MS.map(ms =>
       setTimeout(() => {
-        checkLeases().catch(error => {
-          logger.info({ err: error }, 'could not compare leases with Postgres; trying again')
-          checkLeasesSoon()
-        })
+        checkLeases().then(
+          () => checksLeft--,
+          error => {
+            logger.info({ err: error }, 'could not compare leases with Postgres; trying again')
+            checkLeasesSoon()
+          },
+        )
       }, ms),
     )
   }
@@ -196,6 +210,13 @@ export async function beginLife(given: {
       }
     })
 
+  const lastSettles = async () => {
+    await loop.idle()
+    if (checksLeft === 0) return
+    await checkLeases().catch(error => logger.warn({ err: error }, 'could not compare leases with Postgres'))
+    await loop.idle()
+  }
+
   const end = async (deadlineMs: number) => {
     isEnding = true
     wakeUp.stop()
@@ -205,15 +226,16 @@ export async function beginLife(given: {
     await allReported(deadlineMs)
     for (const run of runs.values()) run.abort(new LongshoreError('WORKER_STOPPED', 'the worker is stopping'))
     await allReported(given.abortGraceMs + 100)
-    const unsettled = await Promise.race([loop.idle(), pause(LAST_SETTLE_MS, 'unsettled', { ref: false })])
+    const unsettled = await Promise.race([lastSettles(), pause(LAST_SETTLE_MS, 'unsettled', { ref: false })])
     if (unsettled)
       logger.error('stopping with runs that could not be settled: somebody holds them, or Postgres is away')
     loop.close()
     clearInterval(beats)
     await upkeep.stop()
-    await unregisterWorker(pool, schema, workerId).catch(error =>
+    const unregistered = unregisterWorker(pool, schema, workerId).catch(error =>
       logger.warn({ err: error }, 'could not deregister; the row is left behind'),
     )
+    await Promise.race([unregistered, pause(UNREGISTER_MS, undefined, { ref: false })])
     await listener.close()
   }
 

@@ -117,4 +117,41 @@ describe('a lost reply', () => {
     await lost
     expect(ran.count).toBe(1)
   })
+
+  it('[W16] to a claim just before a stop: the jobs are given back before the worker leaves', async () => {
+    proxy = await startCuttingProxy(database.url)
+    const producer = deployment.producer()
+    const done = counter()
+    const worker = await deployment.worker({ postgres: proxy.url, handlers: [task.handle(() => done.add())] })
+    await producer.enqueue(task, 0)
+    await done.reached(1)
+    await allSettled()
+    const lost = proxy.loseReplyTo('settle_and_claim')
+    await producer.enqueueMany(task, [1, 2, 3])
+    await lost
+    await worker.stop()
+    const rows = await database.rows('select distinct state, attempts from longshore.jobs')
+    if (rows.length > 0) expect(rows).toEqual([{ state: 'ready', attempts: 0 }])
+    expect(done.count + (await database.rows('select from longshore.jobs')).length).toBe(4)
+  })
+
+  it('[S10] in the middle of a large enqueueMany: all of it is there once, and the process lives', async () => {
+    const producer = deployment.producer()
+    await producer.enqueue(task, 'warm up')
+    const payloads = Array.from({ length: 30_000 }, (_, n) => n)
+    let isDone = false
+    const many = producer.enqueueMany(task, payloads).finally(() => {
+      isDone = true
+    })
+    for (let kills = 0; kills < 3 && !isDone; ) {
+      const killed = await database.rows<{ done: boolean }>(
+        `select pg_terminate_backend(pid) as done from pg_stat_activity
+         where datname = current_database() and application_name = 'longshore' and state <> 'idle'`,
+      )
+      kills += killed.length
+    }
+    expect(await many).toHaveLength(30_000)
+    const [row] = await database.rows<{ n: number }>('select count(*)::int as n from longshore.jobs')
+    expect(row?.n).toBe(30_001)
+  })
 })

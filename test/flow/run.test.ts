@@ -68,6 +68,7 @@ describe('a run', () => {
     ['NaN', { deep: [Number.NaN] }, 'deep[0] is NaN'],
     ['a Map', new Map(), 'is a Map'],
     ['\\u0000', 'a\u0000b', '\\u0000'],
+    ['\\u0000 in a key', { '\u0000': 1 }, 'which Postgres cannot store'],
     ['1 MB', 'x'.repeat(1024 * 1024), 'is 1048578 bytes of JSON, the limit is 262144'],
   ])(
     '[X5] that returns %s fails as RESULT_REFUSED at once, attempts left or not',
@@ -80,6 +81,54 @@ describe('a run', () => {
       })
     },
   )
+
+  it('[W3] survives whatever a handler throws or returns, and keeps its permits', async () => {
+    const task = defineTask({ name: newName(), retry: { attempts: 1 } })
+    const producer = deployment.producer()
+    const hostile = () => Object.defineProperty(new Error('x'), 'message', { get: () => fail() })
+    const fail = () => {
+      throw Object.create(null)
+    }
+    await deployment.worker({
+      maxConcurrentTasks: 2,
+      handlers: [
+        task.handle(job => {
+          if (job.payload === 'throws') throw hostile()
+          if (job.payload === 'rejects') return Promise.reject(hostile())
+          if (job.payload === 'proxy') throw new Proxy({}, { get: fail, getPrototypeOf: fail, ownKeys: fail })
+          if (job.payload === 'getter') return { get a() { return fail() } } // biome-ignore format: one line
+          // biome-ignore lint/suspicious/noThenProperty: handlers may return any thenable
+          if (job.payload === 'thenable')
+            return { then: (resolve: (value: string) => void) => resolve('then') }
+          return 'fine'
+        }),
+      ],
+    })
+    const payloads = ['throws', 'rejects', 'proxy', 'getter', 'throws', 'thenable', 'fine', 'fine', 'fine']
+    const refs = await producer.enqueueMany(task, payloads)
+    const ended = await Promise.all(refs.map(ref => producer.waitFor(ref)))
+    expect(ended.map(job => (job.state === 'succeeded' ? job.result : job.error?.code))).toEqual([
+      ...['HANDLER_FAILED', 'HANDLER_FAILED', 'HANDLER_FAILED', 'RESULT_REFUSED', 'HANDLER_FAILED'],
+      ...['then', 'fine', 'fine', 'fine'],
+    ])
+  })
+
+  it('[S10] is settled as it ended when Postgres could not take it at first for another reason', async () => {
+    await database.rows(`
+      create sequence tries;
+      create function refuse() returns trigger language plpgsql as $$
+      begin
+        if nextval('public.tries') <= 3 then raise 'no space left' using errcode = '53100'; end if;
+        if nextval('public.tries') <= 8 then raise 'out of order' using errcode = 'XX000'; end if;
+        return new;
+      end $$;
+      create trigger refuse before insert on longshore.finished_jobs for each row execute function refuse()`)
+    try {
+      expect(await runOnce(() => 'kept')).toMatchObject({ state: 'succeeded', result: 'kept', attempts: 1 })
+    } finally {
+      await database.rows('drop trigger refuse on longshore.finished_jobs')
+    }
+  })
 
   it('fails as RESULT_REFUSED when the result does not fit its schema', async () => {
     const task = defineTask({ name: newName(), result: z.object({ ok: z.boolean() }) })
