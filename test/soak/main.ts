@@ -39,7 +39,7 @@ const startWorker = () => {
     process.execPath,
     ['--import', 'tsx', 'src/cli/main.ts', 'worker', 'test/soak/worker.ts'],
     {
-      env: { ...process.env, DATABASE_URL: postgres.url },
+      env: { LONGSHORE_LOG_LEVEL: 'error', ...process.env, DATABASE_URL: postgres.url },
       stdio: ['ignore', 'ignore', 'inherit'],
     },
   )
