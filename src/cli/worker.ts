@@ -22,8 +22,8 @@ export function addWorkerCommand(program: Command): void {
     .command('worker')
     .argument('<module>', 'a module whose default export (or export `handlers`) is a list of task.handle(…)')
     .description('run a worker process with the handlers of a module')
-    .option('--tags <tag...>', 'tags to offer (default: those of the tasks)')
-    .option('--queues <queue...>', 'queues to serve (default: those of the tasks)')
+    .option('--tags <tags>', 'tags to offer, separated by commas (default: those of the tasks)', toList)
+    .option('--queues <queues>', 'queues to serve, separated by commas (default: those of the tasks)', toList)
     .option('--name <name>', 'name in logs and tables (default: host and process id)')
     .option('--max-concurrent-tasks <n>', 'jobs at once (MAX_CONCURRENT_TASKS, default 1000)', Number)
     .option('--claim-batch-size <n>', 'jobs in one claim (CLAIM_BATCH_SIZE, default 50)', Number)
@@ -39,6 +39,8 @@ export function addWorkerCommand(program: Command): void {
     await untilSignal(`longshore worker ${id}: running`, () => worker.stop())
   })
 }
+
+const toList = (text: string): string[] => text.split(',').map(item => item.trim())
 
 async function loadHandlers(module: string): Promise<Handler[]> {
   const path = resolve(module)

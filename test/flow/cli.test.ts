@@ -99,12 +99,14 @@ describe('longshore', () => {
       `import { defineTask } from '${new URL('../../src/index.ts', import.meta.url).pathname}'
        export const handlers = [defineTask({ name: 'shout' }).handle(job => String(job.payload).toUpperCase())]`,
     )
-    const worker = longshore(['worker', tasks, '--name', 'shouter', '--max-concurrent-tasks', '5'])
+    const worker = longshore(['worker', '--tags', 'default,loud', tasks, '--name', 'shouter'])
     await worker.says('running')
     const producer = createProducer({ postgres: database.url })
     const shout = defineTask({ name: 'shout' })
     expect(await producer.waitFor(await producer.enqueue(shout, 'hello'))).toMatchObject({ result: 'HELLO' })
-    expect(await database.rows('select name from longshore.workers')).toEqual([{ name: 'shouter' }])
+    expect(await database.rows('select name, tags from longshore.workers')).toEqual([
+      { name: 'shouter', tags: ['default', 'loud'] },
+    ])
     worker.child.kill('SIGTERM')
     expect((await worker.ended).code).toBe(0)
     expect(await database.rows('select from longshore.workers')).toEqual([])
