@@ -93,6 +93,7 @@ export async function beginLife(given: {
       try {
         const payload = await readPayload(pool, schema, run.claimed)
         if (payload === undefined) throw new LongshoreError('WORKER_STOPPED', 'the lease is gone')
+        if (isEnding) return run.giveUp() // a stop may have given it back meanwhile
         run.claimed.payload = payload
         run.start()
       } catch (error) {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
+import { settling, workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { eventually } from '../support/signals.ts'
@@ -37,17 +38,20 @@ describe('the history', () => {
     await database.rows(`drop table longshore.${await nameOf(0)}`)
     const producer = deployment.producer()
     const ref = await producer.enqueue(task, 'kept')
-    const worker = await deployment.worker({ handlers: [task.handle(() => 'done')] })
-    expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded' })
-    await worker.stop()
-    // The upkeep of the worker may have made the partition by then: make it missing again, with the row in default.
-    await database.rows('begin')
+    // By hand: the upkeep of a real worker would make the partition at once.
+    const worker = await workByHand(database, ['past'])
+    const [job] = await worker.claim(1)
+    if (!job) throw new Error('not claimed')
+    expect(await worker.settle([settling(job)], undefined, { [ref.id]: 'done' })).toEqual([])
+    const where = async () => {
+      const [row] = await database.rows<{ name: string }>(
+        'select tableoid::regclass::text as name from longshore.finished_jobs',
+      )
+      return row?.name
+    }
+    expect(await where()).toBe('longshore.finished_jobs_default')
     await database.rows('select longshore.prepare_history(14)')
-    await database.rows('commit')
-    const where = await database.rows<{ name: string }>(
-      'select tableoid::regclass::text as name from longshore.finished_jobs',
-    )
-    expect(where.map(row => row.name)).toEqual([`longshore.${await nameOf(0)}`])
+    expect(await where()).toBe(`longshore.${await nameOf(0)}`)
     expect(await producer.get(ref)).toMatchObject({ state: 'succeeded', payload: 'kept', result: 'done' })
   })
 
