@@ -10,7 +10,7 @@ const UNFINISHED = `
     null::timestamptz as finished_at, null::jsonb as result,
     exists (
       select from longshore.workers w
-      where w.beat_at > now() - interval '15 seconds' and l.queue = any (w.queues) and l.task = any (w.tasks)
+      where w.expires_at > now() and w.dead_at is null and l.queue = any (w.queues) and l.task = any (w.tasks)
         and l.tag = any (w.tags) and l.constraint_tag = any (w.constraint_tags)
     ) as has_worker
   from longshore.jobs j left join longshore.lanes l on l.id = j.lane

@@ -8,18 +8,26 @@ export interface WorkerFacts {
   queues: string[]
   tasks: string[]
   tags: string[]
+  /** What it has, by key. */
+  properties: Record<string, string>
   constraintTags: string[]
+  /** How long it may go without a sign of life. */
+  leaseMs: number
 }
 
 /** Returns the id, new for each start. */
 export async function registerWorker(db: Queryable, schema: string, facts: WorkerFacts): Promise<number> {
   const { rows } = await db.query(
-    inSchema(
-      schema,
-      `insert into longshore.workers (name, queues, tasks, tags, constraint_tags)
-       values ($1, $2, $3, $4, $5) returning id`,
-    ),
-    [facts.name, facts.queues, facts.tasks, facts.tags, facts.constraintTags],
+    inSchema(schema, 'select longshore.register_worker($1, $2, $3, $4, $5, $6, $7) as id'),
+    [
+      facts.name,
+      facts.queues,
+      facts.tasks,
+      facts.tags,
+      facts.properties,
+      facts.constraintTags,
+      facts.leaseMs,
+    ],
   )
   return rows[0]?.['id'] as number
 }
@@ -29,7 +37,7 @@ export async function unregisterWorker(db: Queryable, schema: string, workerId: 
 }
 
 export async function beat(db: Queryable, schema: string, workerId: number): Promise<void> {
-  await db.query(inSchema(schema, 'update longshore.workers set beat_at = now() where id = $1'), [workerId])
+  await db.query(inSchema(schema, 'select longshore.beat($1)'), [workerId])
 }
 
 /** Whether whoever makes a job ready must ring this worker. */

@@ -76,7 +76,9 @@ export function createWorker(options: WorkerOptions): Worker {
     ),
     tasks: [...handlers.keys()],
     tags: distinct(options.tags?.map(tag => checkLabel('tag', tag)) ?? tasks.map(task => task.tag)),
+    properties: {},
     constraintTags: ['c:'],
+    leaseMs: 15_000,
   }
 
   const begin = async (): Promise<WorkerLife> => {

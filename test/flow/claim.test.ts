@@ -97,7 +97,7 @@ describe('claim', () => {
     expect(await plain.claim(10)).toHaveLength(1)
     const [row] = await database.rows<{ id: number }>(
       `insert into longshore.workers (name, queues, tasks, tags, constraint_tags)
-       values ('picky', '{default,slow}', '{one,two}', '{default,gpu}', '{c:gpu=a100}') returning id`,
+       values ('idle', '{default}', '{three}', '{default,gpu}', '{c:}') returning id`,
     )
     expect(await database.rows('select * from longshore.claim($1, 10)', [row?.id])).toEqual([])
   })

@@ -145,7 +145,7 @@ describe('an idle worker', () => {
     const producer = deployment.producer()
     await producer.enqueue(task, 0)
     await database.rows(
-      `insert into longshore.workers (name, queues, tasks, tags, constraint_tags, listening, beat_at)
+      `insert into longshore.workers (name, queues, tasks, tags, constraint_tags, listening, expires_at)
        values ('dead', '{default}', '{wake}', '{default}', '{c:}', true, now() - interval '1 minute')`,
     )
     const [dead] = await database.rows<{ id: number }>('select id from longshore.workers')

@@ -1,0 +1,20 @@
+-- A worker begins a life: returns its id, new for each.
+create function longshore.register_worker(
+  p_name text, p_queues text[], p_tasks text[], p_tags text[], p_properties jsonb, p_constraint_tags text[],
+  p_lease_ms int
+) returns int
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_id int;
+begin
+  -- Not while a limit is being set: whoever sets one stops the claims of the workers it sees.
+  perform pg_advisory_xact_lock_shared(hashtext('longshore.limits'), 0);
+  insert into longshore.workers (name, queues, tasks, tags, properties, constraint_tags, lease_ms, expires_at)
+  values (p_name, p_queues, p_tasks, p_tags, p_properties, p_constraint_tags, p_lease_ms,
+    clock_timestamp() + p_lease_ms * interval '1 millisecond')
+  returning id into v_id;
+  return v_id;
+end
+$$;
