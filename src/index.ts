@@ -1,7 +1,7 @@
 /** The public API, by name. */
 export type { BackoffOptions } from './job/backoff.ts'
 export type { Duration } from './job/duration.ts'
-export type { JobOptions } from './job/enqueue-options.ts'
+export type { ChangeOptions, JobOptions } from './job/enqueue-options.ts'
 export { type ErrorCode, LongshoreError, NonRetryableError } from './job/errors.ts'
 export type {
   FinishedJob,
@@ -13,6 +13,7 @@ export type {
   UnfinishedState,
 } from './job/job.ts'
 export { type JobId, newJobId } from './job/job-id.ts'
+export type { Queryable } from './job/queryable.ts'
 export {
   defineTask,
   type Handler,
@@ -22,12 +23,14 @@ export {
   type Task,
   type TaskOptions,
 } from './job/task.ts'
+export type { CancelAnswer } from './postgres/cancel-jobs.ts'
+export type { ChangeAnswer } from './postgres/change-job.ts'
 export { type MigrateOptions, type MigrationStep, migrate } from './postgres/migrate.ts'
 export type { PostgresConfig, PostgresSettings } from './postgres/postgres-config.ts'
-export type { Queryable } from './postgres/queryable.ts'
 export {
   createProducer,
   type EnqueueOptions,
+  type InTransaction,
   type Producer,
   type ProducerOptions,
 } from './producer/create-producer.ts'

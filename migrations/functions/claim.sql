@@ -1,9 +1,11 @@
 -- Hand over up to p_limit of the best ready jobs that the worker may run, in order: best score first over all of
--- its lanes. Never waits for a lock: jobs that others are claiming are passed over. Every job handed over carries
--- a new lease token, one per call.
+-- its lanes. Never waits for a lock: jobs and slots that others are taking are passed over. Every job handed over carries
+-- a new lease token, one per call. A last row without an id answers for the whole claim: `dead` (the worker is being or
+-- has been rescued: it gets nothing any more), `busy` (look again in a moment), `more` (look again at once), `full`
+-- (jobs wait for a limit; whoever frees a slot rings).
 create function longshore.claim(p_worker int, p_limit int) returns table (
-  id uuid, answer text, lane int, lease_token bigint, attempts smallint, max_attempts smallint, score bigint,
-  created_at timestamptz, payload jsonb
+  id uuid, answer text, lane int, lease_token bigint, attempts smallint, max_attempts smallint, rescues smallint,
+  score bigint, created_at timestamptz, payload jsonb
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -16,21 +18,47 @@ as $$
 #variable_conflict use_column
 declare
   v_lanes int[];
-  v_page uuid[];
-  v_wanted int := p_limit;
-  v_token bigint;
-  v_found int;
-  v_claimed int;
-  v_after_score bigint := -1;
-  v_after_id uuid := '00000000-0000-0000-0000-000000000000';
+  v_limits int[];
+  v_is_full boolean;
+  v_is_limited boolean;
+  v_has_heads boolean;
 begin
-  select array_agg(l.id) into v_lanes
+  -- Held until the commit. Rescue takes the same lock alone and then looks for the worker's jobs: it cannot miss what a
+  -- claim in flight is about to hand over, and no claim begins after it. So does whoever sets a first limit.
+  if not pg_try_advisory_xact_lock_shared(hashtext('longshore.worker'), p_worker) then
+    answer := 'busy';
+    return next;
+    return;
+  end if;
+  -- A statement of its own, after the lock: it sees what the last holder has done.
+  select array_agg(l.id) filter (where k.is_full is not true), array_agg(k.id) filter (where k.is_full is not true),
+    bool_or(k.is_full), bool_or(k.is_full is not true and k.id is not null), exists (select from longshore.lane_heads)
+  into v_lanes, v_limits, v_is_full, v_is_limited, v_has_heads
   from longshore.workers w
   join longshore.lanes l on l.task = any (w.tasks) and l.tag = any (w.tags)
-    and l.constraint_tag = any (w.constraint_tags) and l.queue = any (w.queues)
-  where w.id = p_worker;
+    and l.constraint_tag = any (w.constraint_tags) and l.queue = any (w.queues) and l.concurrency_key = ''
+  left join longshore.limits k on k.task = l.task and k.key = '' and k.capacity is not null
+  where w.id = p_worker and w.dead_at is null;
 
-  if cardinality(v_lanes) = 1 then
+  if v_has_heads then
+    v_has_heads := exists (
+      select from longshore.lane_heads h where h.parent = any (v_lanes) and h.closed_by is null
+    );
+  end if;
+
+  if v_lanes is null then
+    if v_is_full then
+      answer := 'full';
+      return next;
+    elsif not exists (select from longshore.workers w where w.id = p_worker and w.dead_at is null) then
+      answer := 'dead';
+      return next;
+    end if;
+  elsif v_is_limited or v_has_heads then
+    return query
+    select m.* from longshore.claim_limited(
+      p_worker, p_limit, v_lanes, v_limits, v_has_heads, case when v_is_full then 'full' end) m;
+  elsif cardinality(v_lanes) = 1 then
     return query
     with head as materialized (
       select j.ctid from longshore.jobs j
@@ -45,47 +73,11 @@ begin
       where j.ctid = any (array(select h.ctid from head h))
       returning j.*
     )
-    select c.id, 'claimed'::text, c.lane, c.lease_token, c.attempts, c.max_attempts, c.score, c.created_at, c.payload
+    select c.id, 'claimed'::text, c.lane, c.lease_token, c.attempts, c.max_attempts, c.rescues, c.score, c.created_at,
+      c.payload
     from claimed c order by c.score, c.id;
-    return;
+  else
+    return query select m.* from longshore.claim_merged(p_worker, p_limit, v_lanes) m;
   end if;
-
-  -- Several lanes: merge their heads without locks, then lock what was found. What others hold is passed over and
-  -- the merge goes on behind the last job it saw, so the order stays exact without locking a page of every lane.
-  while v_wanted > 0 and v_lanes is not null loop
-    select array_agg(m.id order by m.score, m.id), max(m.score), count(*) into v_page, v_after_score, v_found
-    from (
-      select head.id, head.score
-      from unnest(v_lanes) as l(id)
-      cross join lateral (
-        select j.id, j.score from longshore.jobs j
-        where j.lane = l.id and j.state = 'ready' and (j.score, j.id) > (v_after_score, v_after_id)
-        order by j.score, j.id
-        limit v_wanted
-      ) head
-      order by head.score, head.id
-      limit v_wanted
-    ) m;
-    exit when v_found = 0;
-    v_after_id := v_page[v_found];
-    v_token := coalesce(v_token, nextval('longshore.lease_tokens'));
-    return query
-    with free as materialized (
-      -- As a text, so that the ready index does not offer itself: only the primary key is sensible here.
-      select j.ctid from longshore.jobs j
-      where j.id = any (v_page) and j.state::text = 'ready'
-      for update skip locked
-    ), claimed as (
-      update longshore.jobs j
-      set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1, lease_token = v_token
-      where j.ctid = any (array(select f.ctid from free f))
-      returning j.*
-    )
-    select c.id, 'claimed'::text, c.lane, c.lease_token, c.attempts, c.max_attempts, c.score, c.created_at, c.payload
-    from claimed c order by c.score, c.id;
-    get diagnostics v_claimed = row_count;
-    exit when v_found < v_wanted;
-    v_wanted := v_wanted - v_claimed;
-  end loop;
 end
 $$;

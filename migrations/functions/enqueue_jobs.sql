@@ -2,7 +2,8 @@
 -- shape by number (all are of the first one where p_shape_nos is null). Payloads are JSON texts joined by
 -- newlines, which JSON text never holds: neither side pays for quoting.
 --
--- A shape: {queue, task, tag, constraintTag, maxAttempts, priority, runAt (ms since 1970) or delayMs or neither}.
+-- A shape: {queue, task, tag, constraintTag, concurrencyKey, maxAttempts, priority, runAt (ms since 1970) or delayMs or
+-- neither}.
 -- p_checked: the caller cannot be sure that the ids are new (it chose them, or it tries again after an unclear
 -- failure): jobs that exist or have finished are left alone. Returns the ids of the jobs that were made.
 create function longshore.enqueue_jobs(
@@ -20,6 +21,7 @@ declare
   v_states longshore.job_state[];
   v_max_attempts smallint[];
   v_soon boolean;
+  v_has_keys boolean;
   v_payloads text[] := string_to_array(p_payloads, E'\n');
   v_ids uuid[] := p_ids;
 begin
@@ -29,19 +31,21 @@ begin
   end if;
 
   select
-    array_agg(longshore.find_lane(s.queue, s.task, s.tag, s."constraintTag") order by s.no),
+    array_agg(longshore.find_lane(s.queue, s.task, s.tag, s."constraintTag", coalesce(s."concurrencyKey", ''))
+      order by s.no),
     array_agg(((2047 - s.priority)::bigint << 42) | s.run_at_ms order by s.no),
     array_agg((case when s.run_at_ms > v_now_ms then 'scheduled' else 'ready' end)::longshore.job_state order by s.no),
     array_agg(s."maxAttempts" order by s.no),
     -- The upkeep looks for due jobs every 250 ms; only what is due before it looks again must ring.
-    coalesce(bool_or(s.run_at_ms > v_now_ms and s.run_at_ms < v_now_ms + 300), false)
-  into v_lanes, v_scores, v_states, v_max_attempts, v_soon
+    coalesce(bool_or(s.run_at_ms > v_now_ms and s.run_at_ms < v_now_ms + 300), false),
+    coalesce(bool_or(s."concurrencyKey" <> ''), false)
+  into v_lanes, v_scores, v_states, v_max_attempts, v_soon, v_has_keys
   from (
     select r.*, e.no, coalesce(r."runAt", v_now_ms + coalesce(r."delayMs", 0)) as run_at_ms
     from jsonb_array_elements(p_shapes) with ordinality as e(shape, no),
       jsonb_to_record(e.shape) as r(
         queue text, task text, tag text, "constraintTag" text, "maxAttempts" smallint, priority int,
-        "runAt" bigint, "delayMs" bigint)
+        "runAt" bigint, "delayMs" bigint, "concurrencyKey" text)
   ) s;
 
   if p_checked then
@@ -74,6 +78,11 @@ begin
     from unnest(p_ids, p_shape_nos, v_payloads) as t(id, no, payload);
   end if;
 
+  if v_has_keys then
+    perform longshore.note_head(s.lane, min(s.score))
+    from unnest(v_lanes, v_scores, v_states) as s(lane, score, state)
+    where s.state = 'ready' group by s.lane order by s.lane;
+  end if;
   if exists (select from longshore.workers w where w.listening) then
     if p_shape_nos is null then
       perform longshore.ring(v_lanes[1], cardinality(p_ids)) where v_states[1] = 'ready';

@@ -1,18 +1,29 @@
--- The id of the lane for jobs of this kind, made when there is none. Never waits for another transaction: lanes
--- are not unique, so nothing can conflict, at any isolation level.
-create function longshore.find_lane(p_queue text, p_task text, p_tag text, p_constraint_tag text) returns int
+-- The id of the lane for jobs of this kind, made when there is none. A lane with a concurrency key stands below the one
+-- without. Never waits for another transaction: lanes are not unique, so nothing can conflict, at any isolation level.
+create function longshore.find_lane(
+  p_queue text, p_task text, p_tag text, p_constraint_tag text, p_key text default ''
+) returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_lane int;
 begin
-  select min(l.id) into v_lane
-  from longshore.lanes l
-  where l.task = p_task and l.tag = p_tag and l.constraint_tag = p_constraint_tag and l.queue = p_queue;
+  if p_key = '' then
+    select min(l.id) into v_lane
+    from longshore.lanes l
+    where l.task = p_task and l.tag = p_tag and l.constraint_tag = p_constraint_tag and l.queue = p_queue
+      and l.concurrency_key = '';
+  else
+    select min(l.id) into v_lane
+    from longshore.lanes l
+    where l.task = p_task and l.tag = p_tag and l.constraint_tag = p_constraint_tag and l.queue = p_queue
+      and l.concurrency_key = p_key and l.concurrency_key <> '';
+  end if;
   if v_lane is null then
-    insert into longshore.lanes (queue, task, tag, constraint_tag)
-    values (p_queue, p_task, p_tag, p_constraint_tag)
+    insert into longshore.lanes (queue, task, tag, constraint_tag, concurrency_key, parent)
+    values (p_queue, p_task, p_tag, p_constraint_tag, p_key,
+      case when p_key <> '' then longshore.find_lane(p_queue, p_task, p_tag, p_constraint_tag) end)
     returning id into v_lane;
   end if;
   return v_lane;

@@ -1,11 +1,13 @@
 -- The lane for jobs of this kind, in a short transaction of its own: one at a time, so that many who need a new lane at
 -- once make one. Inside a user's transaction use find_lane, which never waits.
-create function longshore.make_lane(p_queue text, p_task text, p_tag text, p_constraint_tag text) returns int
+create function longshore.make_lane(
+  p_queue text, p_task text, p_tag text, p_constraint_tag text, p_key text default ''
+) returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform pg_advisory_xact_lock(hashtext('longshore.make_lane'));
-  return longshore.find_lane(p_queue, p_task, p_tag, p_constraint_tag);
+  return longshore.find_lane(p_queue, p_task, p_tag, p_constraint_tag, p_key);
 end
 $$;

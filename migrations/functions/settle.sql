@@ -1,10 +1,12 @@
 -- End runs. p_ids (ascending) with p_tokens are the jobs that succeeded; p_results maps ids to results where there
 -- are any; p_others lists what ended otherwise: {id, token, outcome: failed | retry | released, error, delayMs}.
 -- Each write is fenced by (worker, lease token). Waits for nobody longer than its lock_timeout. Returns only what was
--- not settled: `busy` (somebody holds the row: try again, alone) and `lost` (the lease is gone: nothing was changed).
+-- not settled: `busy` (somebody holds the row: try again, alone) and `lost` (the lease is gone: nothing was changed);
+-- and, as `freed`, the limits whose slots were freed, for the caller to reopen. A job that somebody cancelled meanwhile
+-- ends as cancelled, whatever its outcome.
 create function longshore.settle(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb
-) returns table (id uuid, answer text)
+) returns table (id uuid, answer text, limit_id int)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -14,27 +16,32 @@ as $$
 declare
   v_ids uuid[];
   v_tokens bigint[];
-  v_given record;
-  v_job longshore.jobs;
-  v_run_at timestamptz;
-  v_state longshore.job_state;
+  v_lanes int[];
+  v_slots smallint[];
+  v_key_slots smallint[];
 begin
   if cardinality(p_ids) > 0 then
     begin
       -- The common case in one statement: all of them are ours and nobody holds them. Whoever does (a claim that
       -- read an older snapshot) lets go within milliseconds, or is left to the careful way.
       with gone as (
-        delete from longshore.jobs j where j.id = any (p_ids) and j.worker_id = p_worker returning j.*
+        delete from longshore.jobs j
+        where j.id = any (p_ids) and j.worker_id = p_worker and not j.is_cancelled
+        returning j.*
       ), kept as (
         insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane,
-          worker_id, day, state, attempts, max_attempts, payload, result)
+          worker_id, day, state, attempts, max_attempts, rescues, payload, result)
         select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane,
-          g.worker_id, (now() at time zone 'utc')::date, 'succeeded', g.attempts, g.max_attempts, g.payload,
+          g.worker_id, (now() at time zone 'utc')::date, 'succeeded', g.attempts, g.max_attempts, g.rescues, g.payload,
           case when p_results is not null then p_results -> g.id::text end
         from gone g
-        returning id, lease_token
       )
-      select array_agg(k.id order by k.id), array_agg(k.lease_token order by k.id) into v_ids, v_tokens from kept k;
+      select array_agg(g.id order by g.id), array_agg(g.lease_token order by g.id),
+        array_agg(g.lane) filter (where g.slot is not null or g.key_slot is not null),
+        array_agg(g.slot) filter (where g.slot is not null or g.key_slot is not null),
+        array_agg(g.key_slot) filter (where g.slot is not null or g.key_slot is not null)
+      into v_ids, v_tokens, v_lanes, v_slots, v_key_slots
+      from gone g;
       if v_ids is distinct from p_ids or v_tokens is distinct from p_tokens then
         raise lock_not_available;
       end if;
@@ -42,62 +49,20 @@ begin
       v_ids := null;
     end;
     if v_ids is null then
-      return query select c.id, c.answer from longshore.settle_carefully(p_worker, p_ids, p_tokens, p_results) c;
+      return query
+      select c.* from longshore.settle_carefully(p_worker, p_ids, p_tokens, p_results) c;
     else
       perform longshore.tell_waiters(v_ids);
+      if v_lanes is not null then
+        return query
+        select null::uuid, 'freed'::text, f.id
+        from unnest(longshore.free_slots(v_lanes, v_slots, v_key_slots)) as f(id);
+      end if;
     end if;
   end if;
 
-  if p_others is null then
-    return;
+  if p_others is not null then
+    return query select o.* from longshore.settle_others(p_worker, p_others) o;
   end if;
-  for v_given in
-    select o.* from jsonb_to_recordset(p_others) as o(id uuid, token bigint, outcome text, error jsonb, "delayMs" bigint)
-    order by o.id
-  loop
-    select * into v_job from longshore.jobs j
-    where j.id = v_given.id and j.worker_id = p_worker and j.lease_token = v_given.token
-    for update skip locked;
-    if not found then
-      return query
-      select v_given.id, case when exists (
-        select from longshore.jobs j
-        where j.id = v_given.id and j.worker_id = p_worker and j.lease_token = v_given.token
-      ) then 'busy' else 'lost' end
-      where not exists (
-        select from longshore.finished_jobs f where f.id = v_given.id and f.lease_token = v_given.token
-      );
-      continue;
-    end if;
-    if v_given.outcome = 'failed' or (v_given.outcome = 'retry' and v_job.attempts >= v_job.max_attempts) then
-      delete from longshore.jobs j where j.id = v_given.id;
-      insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane, worker_id,
-        day, state, attempts, max_attempts, payload, error)
-      values (v_job.id, v_job.score, v_job.lease_token, v_job.created_at, v_job.started_at, now(), v_job.lane,
-        v_job.worker_id, (now() at time zone 'utc')::date, 'failed', v_job.attempts, v_job.max_attempts,
-        v_job.payload, v_given.error)
-      on conflict do nothing;
-      perform longshore.tell_waiters(array[v_job.id]);
-    elsif v_given.outcome = 'retry' then
-      v_run_at := clock_timestamp() + greatest(v_given."delayMs", 0) * interval '1 millisecond';
-      v_state := case when v_given."delayMs" > 0 then 'scheduled' else 'ready' end;
-      update longshore.jobs j
-      set state = v_state, score = longshore.score(longshore.priority_of(v_job.score), v_run_at),
-        worker_id = null, started_at = null, error = v_given.error
-      where j.id = v_given.id;
-      if v_state = 'ready' then
-        perform longshore.ring(v_job.lane, 1);
-      elsif v_given."delayMs" < 300 then
-        perform pg_notify('longshore.due', '');
-      end if;
-    elsif v_given.outcome = 'released' then
-      update longshore.jobs j
-      set state = 'ready', attempts = j.attempts - 1, worker_id = null, started_at = null
-      where j.id = v_given.id;
-      perform longshore.ring(v_job.lane, 1);
-    else
-      raise exception 'longshore: unknown outcome "%"', v_given.outcome using errcode = 'invalid_parameter_value';
-    end if;
-  end loop;
 end
 $$;

@@ -1,12 +1,13 @@
 -- Settle what has ended and claim what comes next: one round trip, one commit, one row. Columns hold all jobs of the
 -- claim: ids and numbers joined by commas, payloads (JSON texts) by newlines, which they never hold. A row per job would
 -- cost both sides more than the job's own work. A payload of more than 64 KiB travels as nothing and is read apart, so
--- that the row stays below what one text can hold, whatever the payloads.
+-- that the row stays below what one text can hold, whatever the payloads. `alone` names the jobs that were rescued twice
+-- or more: each of them is to run alone in its process. `wait` is claim's answer where it has one.
 create function longshore.settle_and_claim(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb, p_limit int
 ) returns table (
-  busy text, lost text, lease_token bigint, ids text, lanes text, attempts text, max_attempts text, scores text,
-  created_at text, payloads text
+  busy text, lost text, wait text, alone text, lease_token bigint, ids text, lanes text, attempts text,
+  max_attempts text, scores text, created_at text, payloads text
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -15,19 +16,27 @@ set jit = off
 set timezone = 'UTC'
 set datestyle = 'ISO'
 as $$
+declare
+  v_freed int[];
 begin
   select string_agg(s.id::text, ',') filter (where s.answer = 'busy'),
-    string_agg(s.id::text, ',') filter (where s.answer = 'lost')
-  into busy, lost
+    string_agg(s.id::text, ',') filter (where s.answer = 'lost'),
+    array_agg(s.limit_id) filter (where s.answer = 'freed')
+  into busy, lost, v_freed
   from longshore.settle(p_worker, p_ids, p_tokens, p_results, p_others) s;
   if p_limit > 0 then
     select max(c.lease_token), string_agg(c.id::text, ','), string_agg(c.lane::text, ','),
       string_agg(c.attempts::text, ','), string_agg(c.max_attempts::text, ','), string_agg(c.score::text, ','),
-      string_agg(c.created_at::text, ','), string_agg(case when octet_length(p.text) <= 65536 then p.text else '' end, E'\n')
-    into lease_token, ids, lanes, attempts, max_attempts, scores, created_at, payloads
+      string_agg(c.created_at::text, ','), string_agg(case when octet_length(p.text) > 65536 then '' else p.text end, E'\n'),
+      string_agg(c.id::text, ',') filter (where c.rescues >= 2), max(c.answer) filter (where c.id is null)
+    into lease_token, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone, wait
     from longshore.claim(p_worker, p_limit) c
     -- `offset 0` keeps the planner from writing the text twice.
     cross join lateral (select c.payload::text as text offset 0) p;
+  end if;
+  if v_freed is not null then
+    -- Only now: what this worker took for itself again need not wake anybody.
+    perform longshore.reopen(v_freed);
   end if;
   return next;
 end

@@ -1,7 +1,7 @@
--- Settle successes of which some are locked, gone or claimed anew. Locks what it can in a statement of its own, keeps
--- the exact (id, lease token) pairs, and answers for the others.
+-- Settle successes of which some are locked, gone, cancelled or claimed anew. Locks what it can in a statement of its
+-- own, keeps the exact (id, lease token) pairs, and answers for the others.
 create function longshore.settle_carefully(p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb)
-returns table (id uuid, answer text)
+returns table (id uuid, answer text, limit_id int)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -10,6 +10,9 @@ as $$
 declare
   v_given jsonb := jsonb_object(p_ids::text[], p_tokens::text[]);
   v_settled uuid[];
+  v_lanes int[];
+  v_slots smallint[];
+  v_key_slots smallint[];
 begin
   select coalesce(array_agg(j.id), '{}') into v_settled
   from (
@@ -25,7 +28,7 @@ begin
     select g.id, g.token from unnest(p_ids, p_tokens) as g(id, token)
     where not (to_jsonb(v_settled) ? g.id::text)
   )
-  select m.id, case when j.id is null then 'lost' else 'busy' end
+  select m.id, case when j.id is null then 'lost' else 'busy' end, null::int
   from missing m
   left join longshore.jobs j on j.id = m.id and j.worker_id = p_worker and j.lease_token = m.token
   -- The reply to an earlier call may have been lost: then this very run is in the history.
@@ -33,13 +36,23 @@ begin
 
   with gone as (
     delete from longshore.jobs j where j.id = any (v_settled) returning j.*
+  ), kept as (
+    insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane, worker_id,
+      day, state, attempts, max_attempts, rescues, payload, result)
+    select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane, g.worker_id,
+      (now() at time zone 'utc')::date,
+      (case when g.is_cancelled then 'cancelled' else 'succeeded' end)::longshore.job_state,
+      g.attempts, g.max_attempts, g.rescues, g.payload, case when not g.is_cancelled then p_results -> g.id::text end
+    from gone g
+    on conflict do nothing
   )
-  insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane, worker_id,
-    day, state, attempts, max_attempts, payload, result)
-  select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane, g.worker_id,
-    (now() at time zone 'utc')::date, 'succeeded', g.attempts, g.max_attempts, g.payload, p_results -> g.id::text
-  from gone g
-  on conflict do nothing;
+  select array_agg(g.lane), array_agg(g.slot), array_agg(g.key_slot) into v_lanes, v_slots, v_key_slots
+  from gone g where g.slot is not null or g.key_slot is not null;
   perform longshore.tell_waiters(v_settled);
+  if v_lanes is not null then
+    return query
+    select null::uuid, 'freed'::text, f.id
+    from unnest(longshore.free_slots(v_lanes, v_slots, v_key_slots)) as f(id);
+  end if;
 end
 $$;

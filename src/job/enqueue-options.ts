@@ -16,7 +16,12 @@ export interface JobOptions {
   tag?: string
   /** Overrides the task's queue. */
   queue?: string
+  /** Jobs of the task with the same key are limited by its `concurrencyPerKey`: a tenant, an account. */
+  concurrencyKey?: string
 }
+
+/** What can be changed while a job has not started. */
+export type ChangeOptions = Pick<JobOptions, 'priority' | 'delay' | 'runAt'>
 
 /** What many jobs of one call have in common. The field names are those that `enqueue_jobs` reads. */
 export interface Shape {
@@ -24,25 +29,23 @@ export interface Shape {
   task: string
   tag: string
   constraintTag: string
+  concurrencyKey?: string
   maxAttempts: number
   priority: number
   runAt?: number
   delayMs?: number
 }
 
+/** The field names are those that `change` reads. */
+export type Change = Partial<Pick<Shape, 'priority' | 'runAt' | 'delayMs' | 'constraintTag'>>
+
 const LAST_RUN_AT_MS = 2 ** 42 - 1
-const KNOWN = new Set(['priority', 'delay', 'runAt', 'attempts', 'tag', 'queue', 'id', 'tx'])
+const KNOWN = ['priority', 'delay', 'runAt', 'attempts', 'tag', 'queue', 'concurrencyKey', 'id', 'tx']
+const KNOWN_CHANGES = ['priority', 'delay', 'runAt', 'tx']
 
 export function toShape(task: Task, options: JobOptions): Shape {
-  for (const key of Object.keys(options)) {
-    if (!KNOWN.has(key)) {
-      throw new LongshoreError(
-        'JOB_INVALID',
-        `unknown option ${JSON.stringify(key)}: options are ${[...KNOWN].join(', ')}`,
-      )
-    }
-  }
-  const { priority = 0, attempts = task.maxAttempts, delay, runAt } = options
+  checkKeys(options, KNOWN)
+  const { priority = 0, attempts = task.maxAttempts } = options
   checkWhole('priority', priority, 0, 2047)
   checkWhole('attempts', attempts, 1, 1000)
   const shape: Shape = {
@@ -53,10 +56,36 @@ export function toShape(task: Task, options: JobOptions): Shape {
     maxAttempts: attempts,
     priority,
   }
+  if (options.concurrencyKey !== undefined) {
+    if (task.concurrencyPerKey === undefined) {
+      throw new LongshoreError(
+        'JOB_INVALID',
+        `task ${task.name} has no concurrencyPerKey, so concurrencyKey would limit nothing: declare it with defineTask`,
+      )
+    }
+    shape.concurrencyKey = checkLabel('concurrencyKey', options.concurrencyKey, 200)
+  }
+  return Object.assign(shape, toTime(options))
+}
+
+export function toChange(options: ChangeOptions): Change {
+  checkKeys(options, KNOWN_CHANGES)
+  const change: Change = toTime(options)
+  if (options.priority !== undefined) {
+    checkWhole('priority', options.priority, 0, 2047)
+    change.priority = options.priority
+  }
+  if (Object.keys(change).length === 0) {
+    throw new LongshoreError('JOB_INVALID', `nothing to change: give one of ${KNOWN_CHANGES.join(', ')}`)
+  }
+  return change
+}
+
+function toTime({ delay, runAt }: Pick<JobOptions, 'delay' | 'runAt'>): Pick<Shape, 'runAt' | 'delayMs'> {
   if (delay !== undefined && runAt !== undefined) {
     throw new LongshoreError('JOB_INVALID', 'give delay or runAt, not both')
   }
-  if (delay !== undefined) shape.delayMs = toMs(delay, 'delay')
+  if (delay !== undefined) return { delayMs: toMs(delay, 'delay') }
   if (runAt !== undefined) {
     const ms = runAt instanceof Date ? runAt.getTime() : Number.NaN
     if (!(ms >= 0 && ms <= LAST_RUN_AT_MS)) {
@@ -65,9 +94,19 @@ export function toShape(task: Task, options: JobOptions): Shape {
         `runAt must be a Date between 1970 and 2109; got ${String(runAt)}`,
       )
     }
-    shape.runAt = ms
+    return { runAt: ms }
   }
-  return shape
+  return {}
+}
+
+/** A misspelt option would silently do nothing. */
+function checkKeys(options: object, known: readonly string[]): void {
+  const unknown = Object.keys(options).find(key => !known.includes(key))
+  if (unknown === undefined) return
+  throw new LongshoreError(
+    'JOB_INVALID',
+    `unknown option ${JSON.stringify(unknown)}: options are ${known.join(', ')}`,
+  )
 }
 
 function checkWhole(what: string, value: number, least: number, most: number): void {

@@ -4,6 +4,7 @@ import { type Backoff, type BackoffOptions, toBackoff } from './backoff.ts'
 import { type Duration, toMs } from './duration.ts'
 import { LongshoreError } from './errors.ts'
 import type { JobId } from './job-id.ts'
+import type { Queryable } from './queryable.ts'
 
 export interface TaskOptions<Input, Payload, Returned, Result> {
   /** Unique over the deployment. 1 to 200 characters. */
@@ -21,7 +22,13 @@ export interface TaskOptions<Input, Payload, Returned, Result> {
     attempts?: number
     /** How long to wait between attempts. Default `'exponential'`: from 1 s to 1 h, with jitter. */
     backoff?: BackoffOptions
+    /** How often a worker may die with a job before the job is taken for the cause and fails. 0 to 1000, default 10. */
+    maxRescues?: number
   }
+  /** Jobs of this task that may run at once, over all workers. Default: no limit. */
+  concurrency?: number
+  /** Jobs of this task with the same `concurrencyKey` that may run at once, over all workers. Default: no limit. */
+  concurrencyPerKey?: number
   /** Time limit of one attempt; `ctx.signal` fires when it has passed. Default: none. */
   timeout?: Duration
 }
@@ -32,6 +39,9 @@ export interface Task<Input = unknown, Payload = unknown, Returned = unknown, Re
   readonly queue: string
   readonly tag: string
   readonly maxAttempts: number
+  readonly maxRescues: number
+  readonly concurrency: number | undefined
+  readonly concurrencyPerKey: number | undefined
   readonly backoff: Backoff
   readonly timeoutMs: number | undefined
   readonly payload: StandardSchemaV1<Input, Payload> | undefined
@@ -52,8 +62,15 @@ export interface RunningJob<Payload> {
 }
 
 export interface JobContext {
-  /** Fires when the attempt's time is up or the worker must stop; the reason says which. */
+  /** Fires when the attempt's time is up, the job was cancelled or the worker must stop; the reason says which. */
   readonly signal: AbortSignal
+  /**
+   * End this job successfully together with writes of your own: `work` is given a client inside a transaction, the job is
+   * settled in it, and both commit or neither does. What `work` returns is the job's result; what the handler returns
+   * afterwards is not looked at. Rejects, with nothing written, when the lease was lost (`LEASE_LOST`) or the job cancelled
+   * (`JOB_CANCELLED`).
+   */
+  complete<T>(work: (tx: Queryable) => T | Promise<T>): Promise<T>
 }
 
 export type HandlerFunction<Payload, Returned> = (
@@ -70,25 +87,42 @@ export interface Handler {
 const NAME_LENGTH = 200
 const LABEL_LENGTH = 100
 const MAX_TIMER_MS = 2 ** 31 - 1
+const MOST_CONCURRENT = 1_000_000
+const KNOWN = [
+  'name',
+  'payload',
+  'result',
+  'queue',
+  'tag',
+  'retry',
+  'concurrency',
+  'concurrencyPerKey',
+  'timeout',
+]
 
 export function defineTask<Input = unknown, Payload = Input, Returned = unknown, Result = Returned>(
   options: TaskOptions<Input, Payload, Returned, Result>,
 ): Task<Input, Payload, Returned, Result> {
   const name = checkLabel('name', options?.name, NAME_LENGTH)
-  checkKeys(`task ${name}`, options, ['name', 'payload', 'result', 'queue', 'tag', 'retry', 'timeout'])
-  checkKeys(`task ${name}: retry`, options.retry ?? {}, ['attempts', 'backoff'])
-  const attempts = options.retry?.attempts ?? 3
-  if (!Number.isInteger(attempts) || attempts < 1 || attempts > 1000) {
+  checkKeys(`task ${name}`, options, KNOWN)
+  checkKeys(`task ${name}: retry`, options.retry ?? {}, ['attempts', 'backoff', 'maxRescues'])
+  const checkWhole = (what: string, value: number, least: number, most: number): number => {
+    if (Number.isInteger(value) && value >= least && value <= most) return value
     throw new LongshoreError(
       'TASK_INVALID',
-      `task ${name}: retry.attempts must be a whole number from 1 to 1000; got ${attempts}`,
+      `task ${name}: ${what} must be a whole number from ${least} to ${most}; got ${String(value)}`,
     )
   }
+  const checkLimit = (what: 'concurrency' | 'concurrencyPerKey'): number | undefined =>
+    options[what] === undefined ? undefined : checkWhole(what, options[what], 1, MOST_CONCURRENT)
   const task: Task<Input, Payload, Returned, Result> = {
     name,
     queue: checkLabel('queue', options.queue ?? 'default', LABEL_LENGTH),
     tag: checkLabel('tag', options.tag ?? 'default', LABEL_LENGTH),
-    maxAttempts: attempts,
+    maxAttempts: checkWhole('retry.attempts', options.retry?.attempts ?? 3, 1, 1000),
+    maxRescues: checkWhole('retry.maxRescues', options.retry?.maxRescues ?? 10, 0, 1000),
+    concurrency: checkLimit('concurrency'),
+    concurrencyPerKey: checkLimit('concurrencyPerKey'),
     backoff: toBackoff(options.retry?.backoff ?? 'exponential'),
     timeoutMs: options.timeout === undefined ? undefined : checkTimeout(name, options.timeout),
     payload: checkSchema(name, 'payload', options.payload),

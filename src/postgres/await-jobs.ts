@@ -1,6 +1,6 @@
 /** The verb *await*: says that somebody waits for jobs to end, so that settle tells them. */
 import type { JobId } from '../job/job-id.ts'
-import type { Queryable } from './queryable.ts'
+import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
 
 /** How much longer than the wait itself a row is kept, should nobody remove it. */

@@ -1,7 +1,7 @@
 /** Owns the check at every start: does this database fit this code? */
 import { LongshoreError } from '../job/errors.ts'
+import type { Queryable } from '../job/queryable.ts'
 import { stepsLeft } from './migrate.ts'
-import type { Queryable } from './queryable.ts'
 import { DEFAULT_SCHEMA } from './schema-name.ts'
 import { checkServerVersion, explainUnreachable } from './server-version.ts'
 

@@ -2,19 +2,22 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { LongshoreError } from '../job/errors.ts'
+import type { Queryable } from '../job/queryable.ts'
 import type { PostgresConfig } from './postgres-config.ts'
-import type { Queryable } from './queryable.ts'
 
 /** A call that got no answer in this time is given up; its connection is replaced. */
 const CALL_TIMEOUT_MS = 30_000
 const CONNECT_TIMEOUT_MS = 10_000
 const END_MS = 5000
 
-export interface Pool extends Queryable {
+export interface TextQueryable extends Queryable {
   /** Rows as arrays of the texts that Postgres sent: the cheapest form, for the hot calls. */
   queryTexts(text: string, values: unknown[]): Promise<(string | null)[][]>
+}
+
+export interface Pool extends TextQueryable {
   /** Run `work` in a transaction of its own. */
-  transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>
+  transaction<T>(work: (tx: TextQueryable) => Promise<T>): Promise<T>
   end(): Promise<void>
 }
 
@@ -46,6 +49,15 @@ class PooledClient extends pg.Client {
 
 const asTexts = { getTypeParser: () => (value: string) => value }
 
+async function queryTexts(
+  client: pg.Pool | pg.ClientBase,
+  text: string,
+  values: unknown[],
+): Promise<(string | null)[][]> {
+  const { rows } = await client.query({ text, values, rowMode: 'array', types: asTexts as never })
+  return rows as (string | null)[][]
+}
+
 /** A pool that never ends the process by an unhandled 'error': a broken idle connection is replaced. */
 export function openPool(postgres: PostgresConfig, max: number, onError: (error: Error) => void): Pool {
   const pool = new pg.Pool({
@@ -59,10 +71,7 @@ export function openPool(postgres: PostgresConfig, max: number, onError: (error:
   let ended: Promise<void> | undefined
   return {
     query: (text, values) => pool.query(text, values),
-    async queryTexts(text, values) {
-      const { rows } = await pool.query({ text, values, rowMode: 'array', types: asTexts as never })
-      return rows as (string | null)[][]
-    },
+    queryTexts: (text, values) => queryTexts(pool, text, values),
     async transaction(work) {
       const client = await pool.connect()
       let broken: Error | undefined
@@ -70,7 +79,12 @@ export function openPool(postgres: PostgresConfig, max: number, onError: (error:
       client.on('error', onError)
       try {
         await client.query('begin')
-        const result = await work(client)
+        // The client itself, so that what is made for the driver's clients can use it.
+        const result = await work(
+          Object.assign(client, {
+            queryTexts: (text: string, values: unknown[]) => queryTexts(client, text, values),
+          }),
+        )
         await client.query('commit')
         return result
       } catch (error) {

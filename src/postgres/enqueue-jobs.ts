@@ -1,7 +1,7 @@
 /** The verb *enqueue*: hands new jobs to `enqueue_jobs` in one statement. */
 import type { Shape } from '../job/enqueue-options.ts'
 import type { JobId } from '../job/job-id.ts'
-import type { Queryable } from './queryable.ts'
+import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
 
 export interface NewJob {
@@ -47,10 +47,11 @@ export async function enqueueJobs(
 
 /** Make sure that the lane for jobs of this shape exists. Not for a connection inside a user's transaction. */
 export async function makeLane(db: Queryable, schema: string, shape: Shape): Promise<void> {
-  await db.query(inSchema(schema, 'select longshore.make_lane($1, $2, $3, $4)'), [
+  await db.query(inSchema(schema, 'select longshore.make_lane($1, $2, $3, $4, $5)'), [
     shape.queue,
     shape.task,
     shape.tag,
     shape.constraintTag,
+    shape.concurrencyKey ?? '',
   ])
 }

@@ -5,10 +5,10 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
+import type { Queryable } from '../job/queryable.ts'
 import { pauseMs } from '../runtime/retry.ts'
 import { connectionConfig } from './connect.ts'
 import type { PostgresConfig } from './postgres-config.ts'
-import type { Queryable } from './queryable.ts'
 
 export interface Listener extends Queryable {
   close(): Promise<void>

@@ -1,7 +1,7 @@
 /** The verb *read*: jobs by id, from the unfinished and from the history. */
 import type { FinishedJob, Job, StoredError } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
-import type { Queryable } from './queryable.ts'
+import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
 
 const UNFINISHED = `

@@ -1,6 +1,6 @@
 /** The life of a worker's row: one per process start. */
 import type { JobId } from '../job/job-id.ts'
-import type { Queryable } from './queryable.ts'
+import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
 
 export interface WorkerFacts {
@@ -53,10 +53,26 @@ export async function setListening(
   ])
 }
 
-/** The tasks of lanes, by lane id. */
-export async function readLanes(db: Queryable, schema: string): Promise<Map<number, string>> {
-  const { rows } = await db.query(inSchema(schema, 'select id, task from longshore.lanes'))
+/** The tasks of these lanes, by lane id. */
+export async function readLanes(
+  db: Queryable,
+  schema: string,
+  lanes: number[],
+): Promise<Map<number, string>> {
+  const { rows } = await db.query(
+    inSchema(schema, 'select id, task from longshore.lanes where id = any ($1)'),
+    [lanes],
+  )
   return new Map(rows.map(row => [row['id'] as number, row['task'] as string]))
+}
+
+/** The runs of this worker that somebody has cancelled. */
+export async function readCancelled(
+  db: Queryable,
+  schema: string,
+  workerId: number,
+): Promise<{ id: JobId; leaseToken: string }[]> {
+  return readRuns(db, schema, workerId, 'and is_cancelled')
 }
 
 /** Every run that Postgres believes this worker holds. Reads the whole table: only after an unclear failure. */
@@ -65,9 +81,11 @@ export async function readLeases(
   schema: string,
   workerId: number,
 ): Promise<{ id: JobId; leaseToken: string }[]> {
-  const { rows } = await db.query(
-    inSchema(schema, 'select id, lease_token::text as token from longshore.jobs where worker_id = $1'),
-    [workerId],
-  )
+  return readRuns(db, schema, workerId, '')
+}
+
+async function readRuns(db: Queryable, schema: string, workerId: number, condition: string) {
+  const text = `select id, lease_token::text as token from longshore.jobs where worker_id = $1 ${condition}`
+  const { rows } = await db.query(inSchema(schema, text), [workerId])
   return rows.map(row => ({ id: row['id'] as JobId, leaseToken: row['token'] as string }))
 }

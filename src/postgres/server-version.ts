@@ -1,6 +1,6 @@
 /** Owns which Postgres servers are supported. */
 import { LongshoreError } from '../job/errors.ts'
-import type { Queryable } from './queryable.ts'
+import type { Queryable } from '../job/queryable.ts'
 
 const OLDEST_MAJOR = 14
 

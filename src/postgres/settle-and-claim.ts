@@ -1,7 +1,7 @@
 /** The verbs *settle* and *claim*, in one round trip: end runs, and be handed the next jobs. */
 import type { StoredError } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
-import type { Pool } from './connect.ts'
+import type { TextQueryable } from './connect.ts'
 import { inSchema } from './schema-name.ts'
 
 /** How a run ended, as the worker that held the lease reports it. */
@@ -23,6 +23,8 @@ export interface ClaimedJob {
   createdAt: string
   /** JSON text; empty where it is so large that it must be read apart, with `readPayload`. */
   payload: string
+  /** Workers died with it twice: it must run alone in its process. */
+  mustRunAlone: boolean
 }
 
 export interface Exchange {
@@ -31,39 +33,41 @@ export interface Exchange {
   busy: Set<string>
   /** The lease was gone: nothing was changed, and nothing can be. */
   lost: Set<string>
+  /**
+   * What the claim says beside its jobs. `dead`: this worker is taken for dead and gets nothing any more; `busy`: look
+   * again in a moment; `more`: look again at once; `full`: jobs wait for a limit, and a slot that is freed rings.
+   */
+  wait: 'dead' | 'busy' | 'more' | 'full' | null
 }
 
 const CALL = 'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6)'
 
 /** Settle `outcomes` and claim at most `limit` jobs. Safe to repeat: what was settled before is not settled again. */
 export async function settleAndClaim(
-  pool: Pool,
+  db: TextQueryable,
   schema: string,
   workerId: number,
   outcomes: readonly Outcome[],
   limit: number,
 ): Promise<Exchange> {
-  const [row] = await pool.queryTexts(inSchema(schema, CALL), [workerId, ...settleArguments(outcomes), limit])
+  const [row] = await db.queryTexts(inSchema(schema, CALL), [workerId, ...settleArguments(outcomes), limit])
   if (!row) throw new Error('settle_and_claim answered nothing')
-  const [busy, lost, ...claim] = row
+  const [busy, lost, wait, alone, ...claim] = row
   return {
-    claimed: toClaimedJobs(claim as string[]),
+    claimed: toClaimedJobs(claim as string[], alone?.split(',') ?? NOBODY),
     busy: new Set(busy?.split(',')),
     lost: new Set(lost?.split(',')),
+    wait: (wait ?? null) as Exchange['wait'],
   }
 }
 
+const NOBODY: readonly string[] = []
+
 /** A claim travels as one row of joined texts, see `settle_and_claim.sql`. */
-function toClaimedJobs([
-  token,
-  ids,
-  lanes,
-  attempts,
-  maxAttempts,
-  scores,
-  createdAts,
-  payloads,
-]: string[]): ClaimedJob[] {
+function toClaimedJobs(
+  [token, ids, lanes, attempts, maxAttempts, scores, createdAts, payloads]: string[],
+  alone: readonly string[],
+): ClaimedJob[] {
   if (!ids) return []
   const columns = [lanes, attempts, maxAttempts, scores, createdAts].map(text => text?.split(',') ?? [])
   const [lane = [], attempt = [], most = [], score = [], createdAt = []] = columns
@@ -77,12 +81,17 @@ function toClaimedJobs([
     score: Number(score[n]),
     createdAt: createdAt[n] as string,
     payload: payload[n] as string,
+    mustRunAlone: alone.length > 0 && alone.includes(id),
   }))
 }
 
 /** The payload of a job that this worker runs; undefined when the lease is gone. */
-export async function readPayload(pool: Pool, schema: string, job: ClaimedJob): Promise<string | undefined> {
-  const [row] = await pool.queryTexts(
+export async function readPayload(
+  db: TextQueryable,
+  schema: string,
+  job: ClaimedJob,
+): Promise<string | undefined> {
+  const [row] = await db.queryTexts(
     inSchema(schema, 'select payload from longshore.jobs where id = $1 and lease_token = $2'),
     [job.id, job.leaseToken],
   )

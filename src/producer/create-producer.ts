@@ -3,16 +3,18 @@
  * at the same time outside a transaction share an insert and a commit.
  */
 
-import { type JobOptions, type Shape, toShape } from '../job/enqueue-options.ts'
+import { type ChangeOptions, type JobOptions, type Shape, toChange, toShape } from '../job/enqueue-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { FinishedJob, Job, JobRef } from '../job/job.ts'
 import { type JobId, newJobId, toJobId } from '../job/job-id.ts'
+import type { Queryable } from '../job/queryable.ts'
 import type { Task } from '../job/task.ts'
+import { type CancelAnswer, cancelJobs } from '../postgres/cancel-jobs.ts'
+import { type ChangeAnswer, changeJob } from '../postgres/change-job.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
 import { enqueueJobs, makeLane, type NewJob, shapeText } from '../postgres/enqueue-jobs.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
-import type { Queryable } from '../postgres/queryable.ts'
 import { readJobs } from '../postgres/read-jobs.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
@@ -38,11 +40,14 @@ export interface ProducerOptions {
   logger?: Logger
 }
 
-export interface EnqueueOptions extends JobOptions {
+export interface InTransaction {
+  /** Your own client, inside your transaction: it happens if and when that commits. */
+  tx?: Queryable
+}
+
+export interface EnqueueOptions extends JobOptions, InTransaction {
   /** A UUID of your own: enqueueing it again changes nothing, also when the job has run meanwhile. */
   id?: string
-  /** Your own client, inside your transaction: the job exists if and when that commits. */
-  tx?: Queryable
 }
 
 export interface Producer {
@@ -64,6 +69,13 @@ export interface Producer {
   get<Result>(job: JobRef<Result> | string): Promise<Job<Result> | undefined>
   /** Resolves when the job has ended, whichever way. Rejects with `WAIT_TIMEOUT` when that takes too long. */
   waitFor<Result>(job: JobRef<Result> | string, options?: WaitOptions): Promise<FinishedJob<Result>>
+  /**
+   * Cancel a job: what has not started never starts; what runs, in whichever process, gets its signal within about a second
+   * and ends as cancelled. Cancelling again changes nothing.
+   */
+  cancel(job: JobRef | string, options?: InTransaction): Promise<CancelAnswer>
+  /** Change a job that has not started. */
+  change(job: JobRef | string, change: ChangeOptions & InTransaction): Promise<ChangeAnswer>
   /** Waits for what is under way, then closes the connections. */
   close(): Promise<void>
 }
@@ -140,7 +152,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
    */
   const knownLanes = new Set<string>()
   const knowLane = async (shape: Shape) => {
-    const lane = `${shape.queue}\n${shape.task}\n${shape.tag}\n${shape.constraintTag}`
+    const { queue, task, tag, constraintTag, concurrencyKey = '' } = shape
+    const lane = `${queue}\n${task}\n${tag}\n${constraintTag}\n${concurrencyKey}`
     if (knownLanes.has(lane)) return
     await withRetry(() => makeLane(pool, schema, shape), { ...PAUSES, isTransient: isTransientError })
     if (knownLanes.size < MOST_KNOWN_LANES) knownLanes.add(lane)
@@ -154,6 +167,10 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     }
     return made
   }
+
+  /** Both verbs change nothing when they are done again. Within a caller's transaction nothing is retried. */
+  const once = <T>(tx: Queryable | undefined, call: (db: Queryable) => Promise<T>): Promise<T> =>
+    tx ? call(tx) : withRetry(() => call(pool), { ...PAUSES, isTransient: isTransientError })
 
   return {
     async enqueue(task, payload, given = NO_OPTIONS) {
@@ -196,6 +213,22 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const id = idOf(job)
       await whenReady()
       return (await waiter.wait(id, wait)) as FinishedJob<Result>
+    },
+
+    async cancel(job, { tx } = {}) {
+      const id = idOf(job)
+      if (tx) checkTransaction(tx)
+      await whenReady()
+      const answers = await once(tx, db => cancelJobs(db, schema, [id]))
+      return answers.get(id) ?? 'unknown'
+    },
+
+    async change(job, { tx, ...options }) {
+      const id = idOf(job)
+      const change = toChange(options)
+      if (tx) checkTransaction(tx)
+      await whenReady()
+      return once(tx, db => changeJob(db, schema, id, change))
     },
 
     async close() {

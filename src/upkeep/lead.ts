@@ -1,5 +1,5 @@
 /** The lease for upkeep: a row in Postgres, by the database's clock. */
-import type { Queryable } from '../postgres/queryable.ts'
+import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from '../postgres/schema-name.ts'
 
 /** Take or renew the lease. Returns the epoch, or null while somebody else leads. */

@@ -3,7 +3,7 @@
  * the next one has to wait; no clock of this process is read. What is enqueued with a shorter delay than the regular
  * look rings (`lookNow`).
  */
-import type { Queryable } from '../postgres/queryable.ts'
+import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from '../postgres/schema-name.ts'
 
 /** `enqueue_jobs` and `settle` ring for whatever is due within 300 ms: this look sees the rest in time. */

@@ -1,15 +1,16 @@
 /**
  * Upkeep: the duties that somebody must do for the whole deployment, done by whoever holds the lease. Duties are one
- * file each: due jobs, history. Holding the lease twice would do no harm to them; it only saves work.
+ * file each: due jobs, rescue, history. Holding the lease twice would do no harm to them; it only saves work.
  */
 import { setTimeout as pause } from 'node:timers/promises'
+import type { Queryable } from '../job/queryable.ts'
 import type { Pool } from '../postgres/connect.ts'
-import type { Queryable } from '../postgres/queryable.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { keepHistory } from './keep-history.ts'
 import { lead, resign } from './lead.ts'
 import { createDueJobs } from './promote-due-jobs.ts'
+import { rescueJobs } from './rescue-jobs.ts'
 
 export interface Upkeep {
   /** A job was scheduled that is due before the next regular look. */
@@ -37,6 +38,7 @@ export function startUpkeep(options: {
   const { db, pool, schema, holder, logger } = options
   const dueJobs = createDueJobs({ db, schema, onError: report })
   let isLeader = false
+  let leadingSince = 0
   let isStopped = false
   let renewing: Promise<void> = Promise.resolve()
   let historyAt = 0
@@ -52,9 +54,11 @@ export function startUpkeep(options: {
     if (isStopped) return
     if (isLeader !== (epoch !== null))
       logger.info({ epoch }, epoch === null ? 'upkeep: others lead' : 'upkeep: leads')
+    if (!isLeader) leadingSince = performance.now()
     isLeader = epoch !== null
     if (!isLeader) return dueJobs.stop()
     dueJobs.start()
+    await rescueJobs(db, schema, performance.now() - leadingSince, logger)
     if (performance.now() < historyAt) return
     // A failure here (most likely a lock that was not to be had) must not end the term.
     await keepHistory(pool, schema).then(

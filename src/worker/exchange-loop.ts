@@ -17,6 +17,8 @@ export interface ExchangeLoop {
   /** A handler has returned: its permit is free. */
   freePermit(): void
   stopClaiming(): void
+  /** Claim nothing until this is taken back; what is under way still comes. */
+  holdClaims(isHeld: boolean): void
   /** Resolves when every outcome is settled and no call is under way. */
   idle(): Promise<void>
   /** Resolves when the calls that are under way now have been answered, and their jobs handed on. */
@@ -31,6 +33,8 @@ const MOST_CLAIMED = 500
 const PAUSES = { firstMs: 50, maxMs: 2000 }
 const BUSY_FIRST_MS = 5
 const BUSY_MAX_MS = 1000
+/** Whoever holds slots that a claim wanted commits by then. */
+const LOOK_AGAIN_MS = 2
 
 export function createExchangeLoop(options: {
   settings: WorkerSettings
@@ -41,6 +45,8 @@ export function createExchangeLoop(options: {
   onSettled: (outcome: Outcome) => void
   /** A claim may have been committed without our knowing: runs nobody works on must be given back. */
   onUnclearClaim: () => void
+  /** Postgres takes this worker for dead. */
+  onDead: () => void
   /** No call is under way and a permit is free. */
   onIdle: () => void
   onFull: () => void
@@ -59,6 +65,8 @@ export function createExchangeLoop(options: {
   let hasBacklog = false // the last claim came back full
   let mustLook = false
   let isClaiming = true
+  let isHeld = false
+  let lookAgain: NodeJS.Timeout | undefined
   let isClosed = false
   let isScheduled = false
   let failures = 0
@@ -77,7 +85,7 @@ export function createExchangeLoop(options: {
 
   const pump = () => {
     while (calls < IN_FLIGHT && !pausedUntil) {
-      const free = isClaiming ? settings.maxConcurrentTasks - taken - reserved : 0
+      const free = isClaiming && !isHeld ? settings.maxConcurrentTasks - taken - reserved : 0
       const limit = Math.max(0, Math.min(free, batch))
       const wantsJobs = limit > 0 && (mustLook || hasBacklog)
       if (outcomes.length === 0 && !wantsJobs) break
@@ -90,7 +98,7 @@ export function createExchangeLoop(options: {
     }
     if (calls > 0 || outcomes.length > 0) return
     if (busy.length === 0 && !busyTimer) for (const resolve of onSettled.splice(0)) resolve()
-    if (!isClaiming || pausedUntil) return
+    if (!isClaiming || isHeld || pausedUntil) return
     if (taken < settings.maxConcurrentTasks) options.onIdle()
     else options.onFull()
   }
@@ -108,12 +116,15 @@ export function createExchangeLoop(options: {
     schedule()
   }
 
-  const accept = (sent: Outcome[], limit: number, { claimed, ...answer }: Exchange) => {
+  const accept = (sent: Outcome[], limit: number, { claimed, wait, ...answer }: Exchange) => {
     failures = 0
     settled(sent, answer)
+    if (wait === 'dead') return options.onDead()
     if (limit > 0) {
-      hasBacklog = claimed.length === limit
-      if (hasBacklog) batch = Math.min(MOST_CLAIMED, Math.max(batch, settings.claimBatchSize) * 2)
+      const isFilled = claimed.length === limit
+      hasBacklog = isFilled || wait === 'more'
+      if (wait === 'busy') lookSoon()
+      if (isFilled) batch = Math.min(MOST_CLAIMED, Math.max(batch, settings.claimBatchSize) * 2)
       else if (claimed.length < settings.claimBatchSize) batch = settings.claimBatchSize
     }
     if (claimed.length === 0) return
@@ -121,7 +132,15 @@ export function createExchangeLoop(options: {
     options.onClaimed(claimed)
   }
 
-  const settled = (sent: readonly Outcome[], answer: Omit<Exchange, 'claimed'>) => {
+  const lookSoon = () => {
+    lookAgain ??= setTimeout(() => {
+      lookAgain = undefined
+      mustLook = true
+      schedule()
+    }, LOOK_AGAIN_MS)
+  }
+
+  const settled = (sent: readonly Outcome[], answer: Pick<Exchange, 'busy' | 'lost'>) => {
     if (answer.lost.size > 0) {
       logger.warn({ jobs: [...answer.lost] }, 'the lease of these jobs was gone when their runs ended')
     }
@@ -212,6 +231,11 @@ export function createExchangeLoop(options: {
       isClaiming = false
       schedule()
     },
+    holdClaims(held) {
+      isHeld = held
+      if (!held) mustLook = true
+      schedule()
+    },
     async answered() {
       await Promise.allSettled(underWay)
     },
@@ -219,6 +243,7 @@ export function createExchangeLoop(options: {
       isClosed = true
       clearTimeout(busyTimer)
       clearTimeout(pausedUntil)
+      clearTimeout(lookAgain)
     },
     idle() {
       return new Promise(resolve => {

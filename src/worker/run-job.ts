@@ -4,13 +4,15 @@
  * They differ only for a handler that ignores its signal. A class, because a worker makes tens of thousands a second.
  */
 import { toBackoff } from '../job/backoff.ts'
-import { LongshoreError, NonRetryableError } from '../job/errors.ts'
+import { type ErrorCode, LongshoreError, NonRetryableError } from '../job/errors.ts'
 import type { StoredError } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
 import { encodeJson } from '../job/json.ts'
+import type { Queryable } from '../job/queryable.ts'
 import { messageOf, storedError, toStoredError } from '../job/stored-error.ts'
 import type { Handler, JobContext, RunningJob, Task } from '../job/task.ts'
 import { type Validated, validate } from '../job/validate.ts'
+import type { Completion } from '../postgres/complete-job.ts'
 import type { ClaimedJob, Outcome } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
 
@@ -19,8 +21,12 @@ export interface RunSettings {
   abortGraceMs: number
   maxResultBytes: number
   logger: Logger
-  /** Called once. */
+  /** Called once, unless the run was completed in a transaction. */
   onOutcome: (outcome: Outcome) => void
+  /** Settle the run in one transaction with what `work` writes. */
+  complete: (claimed: ClaimedJob, work: (tx: Queryable) => Promise<string | null>) => Promise<Completion>
+  /** The run was completed in a transaction: there will be no outcome. */
+  onCompleted: (claimed: ClaimedJob) => void
   /** Called once, when the handler has returned: never before `onOutcome`. */
   onReturn: () => void
 }
@@ -28,7 +34,10 @@ export interface RunSettings {
 export class Run {
   #controller: AbortController | undefined
   #abortedWith: LongshoreError | undefined
+  #hasStarted = false
   #isReported = false
+  #completing: Promise<unknown> | undefined
+  #isCompleted = false
   #timer: NodeJS.Timeout | undefined
   #grace: NodeJS.Timeout | undefined
 
@@ -39,6 +48,8 @@ export class Run {
   ) {}
 
   start(): void {
+    if (this.#isReported) return // given back before it began
+    this.#hasStarted = true
     const { timeoutMs } = this.handler.task
     if (timeoutMs !== undefined) {
       this.#timer = setTimeout(() => {
@@ -61,12 +72,17 @@ export class Run {
 
   /** Give the job back without having started it. */
   giveUp(): void {
+    if (this.#isReported) return
     this.#finish({ id: this.claimed.id, leaseToken: this.claimed.leaseToken, kind: 'released' })
   }
 
   /** Fire the handler's signal; after the grace the run ends with or without it. */
   abort(reason: LongshoreError): void {
     if (this.#abortedWith || this.#isReported) return
+    if (!this.#hasStarted) {
+      this.giveUp()
+      return
+    }
     this.#abortedWith = reason
     this.#controller?.abort(reason)
     this.#grace = setTimeout(() => {
@@ -98,20 +114,92 @@ export class Run {
     return this.handler.run(job, new Context(this))
   }
 
+  /** See `JobContext.complete`. */
+  complete<T>(work: (tx: Queryable) => T | Promise<T>): Promise<T> {
+    if (this.#completing) {
+      return Promise.reject(
+        new LongshoreError(
+          'COMPLETED_TWICE',
+          `job ${this.claimed.id} is completed already: complete it once`,
+        ),
+      )
+    }
+    const completing = this.#complete(work).catch(error => {
+      this.#completing = undefined // it may be tried again
+      throw error
+    })
+    this.#completing = completing
+    return completing
+  }
+
+  async #complete<T>(work: (tx: Queryable) => T | Promise<T>): Promise<T> {
+    const { task } = this.handler
+    let value: T | undefined
+    const completion = await this.settings.complete(this.claimed, async tx => {
+      value = await work(tx)
+      const validated = await validate(task.result, value)
+      if (!validated.ok) {
+        throw refusedResult(`does not fit the task's result schema: ${validated.problem}`)
+      }
+      if (validated.value === undefined) return null
+      const encoded = encodeJson(validated.value, this.settings.maxResultBytes)
+      if (!encoded.ok) throw refusedResult(`cannot be stored: ${encoded.problem}`)
+      return encoded.text
+    })
+    switch (completion) {
+      case 'completed':
+        this.#isCompleted = true
+        if (!this.#isReported) {
+          this.#isReported = true
+          this.settings.onCompleted(this.claimed)
+        }
+        return value as T
+      case 'cancelled':
+        throw new LongshoreError('JOB_CANCELLED', `job ${this.claimed.id} was cancelled: nothing was written`)
+      case 'lost':
+        throw new LongshoreError(
+          'LEASE_LOST',
+          `the lease of job ${this.claimed.id} is gone: nothing was written, and another worker may run it`,
+        )
+    }
+  }
+
   #onValue = (value: unknown): void => {
+    if (this.#completing) {
+      this.#completing.then(() => this.#end(), this.#onError)
+      return
+    }
     // Most jobs return nothing: no promise more for them.
     if (value === undefined && !this.handler.task.result) this.#finish(this.#success(null))
     else this.#toSuccess(value).then(outcome => this.#finish(outcome), this.#onError)
   }
 
   #onError = (error: unknown): void => {
+    if (this.#completing && !this.#isCompleted) {
+      // Whether the job is complete is known when the transaction has ended; the handler did not wait for that.
+      const failed = () => this.#onError(error)
+      this.#completing.then(failed, failed)
+      return
+    }
+    if (this.#isCompleted) {
+      this.settings.logger.warn(
+        { err: error, job: this.claimed.id, task: this.handler.task.name },
+        'a handler failed after it had completed its job; the job stays completed',
+      )
+      this.#end()
+      return
+    }
     this.#finish(this.#failure(this.#abortedWith ?? error))
   }
 
   #finish(outcome: Outcome): void {
+    this.#report(outcome)
+    this.#end()
+  }
+
+  #end(): void {
     if (this.#timer) clearTimeout(this.#timer)
     if (this.#grace) clearTimeout(this.#grace)
-    this.#report(outcome)
     this.settings.onReturn()
   }
 
@@ -149,17 +237,21 @@ export class Run {
     }
   }
 
-  /** A stop gives the attempt back; what cannot get better fails at once; the rest is tried again while it may. */
+  /**
+   * A stop gives the attempt back, and so does a cancel: Postgres knows of it. What cannot get better fails at once; the
+   * rest is tried again while it may.
+   */
   #failure(thrown: unknown): Outcome {
     const { claimed } = this
-    if (isA(thrown, LongshoreError) && thrown.code === 'WORKER_STOPPED') {
+    if (isA(thrown, LongshoreError) && GIVEN_BACK.has(thrown.code)) {
       return { id: claimed.id, leaseToken: claimed.leaseToken, kind: 'released' }
     }
     const error = toStoredError(thrown)
     const isFinal =
       claimed.attempt >= claimed.maxAttempts ||
       isA(thrown, NonRetryableError) ||
-      error.code === 'PAYLOAD_INVALID'
+      error.code === 'PAYLOAD_INVALID' ||
+      error.code === 'RESULT_REFUSED'
     const { logger } = this.settings
     const told = { job: claimed.id, task: this.handler.task.name, attempt: claimed.attempt, code: error.code }
     if (isFinal) {
@@ -172,6 +264,11 @@ export class Run {
   }
 }
 
+const GIVEN_BACK = new Set<ErrorCode>(['WORKER_STOPPED', 'JOB_CANCELLED', 'LEASE_LOST'])
+
+const refusedResult = (problem: string) =>
+  new LongshoreError('RESULT_REFUSED', `the result of complete ${problem}`)
+
 class Context implements JobContext {
   readonly #run: Run
   constructor(run: Run) {
@@ -179,6 +276,9 @@ class Context implements JobContext {
   }
   get signal(): AbortSignal {
     return this.#run.signal
+  }
+  complete<T>(work: (tx: Queryable) => T | Promise<T>): Promise<T> {
+    return this.#run.complete(work)
   }
 }
 

@@ -6,11 +6,13 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { LongshoreError } from '../job/errors.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { Handler } from '../job/task.ts'
-import type { Pool } from '../postgres/connect.ts'
+import { completeJob } from '../postgres/complete-job.ts'
+import { openPool, type Pool } from '../postgres/connect.ts'
 import { openListener } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import {
   beat,
+  readCancelled,
   readLanes,
   readLeases,
   registerWorker,
@@ -36,6 +38,9 @@ const BEAT_MS = 5000
 /** How long a stopping worker keeps trying to settle its last runs. */
 const LAST_SETTLE_MS = 10_000
 const UNREGISTER_MS = 2000
+/** Completions in transactions of their own that are under way at once; more wait for their turn. */
+const COMPLETE_CONNECTIONS = 5
+const MOST_KNOWN_LANES = 10_000
 /** A lost reply may have committed a claim; its transaction may still be under way when we first look. */
 const LEASE_CHECKS_MS = [1000, 5000, 30_000]
 
@@ -53,7 +58,8 @@ export async function beginLife(given: {
   const { pool, schema, handlers } = given
   const workerId = await registerWorker(pool, schema, given.facts)
   const logger = given.logger.child({ worker: workerId })
-  let lanes = await readLanes(pool, schema)
+  /** The tasks of lanes. */
+  const lanes = new Map<number, string>()
   let isEnding = false
 
   // Every run whose lease this worker holds in Postgres, also those whose outcome is not settled yet.
@@ -64,6 +70,8 @@ export async function beginLife(given: {
     runs.get(lease.id)?.claimed.leaseToken === lease.leaseToken || unstartedClaims.has(lease.leaseToken)
   let unreported = 0
   let onAllReported: (() => void) | undefined
+  let inside = 0 // handlers that have not returned, and jobs that wait to run alone
+  let onReturned: (() => void) | undefined
 
   const runSettings: RunSettings = {
     abortGraceMs: given.abortGraceMs,
@@ -73,17 +81,73 @@ export async function beginLife(given: {
       loop.settle(outcome)
       if (--unreported === 0) onAllReported?.()
     },
-    onReturn: () => loop.freePermit(),
+    onReturn: () => {
+      inside--
+      loop.freePermit()
+      onReturned?.()
+    },
+    complete: (job, work) => completeJob(completePool(), schema, workerId, job, work),
+    onCompleted: job => {
+      if (holds(job)) runs.delete(job.id)
+      if (--unreported === 0) onAllReported?.()
+    },
+  }
+
+  /** Opened by the first completion: most workers never need it. */
+  let completions: Pool | undefined
+  const completePool = () => {
+    completions ??= openPool(given.postgres, COMPLETE_CONNECTIONS, error =>
+      logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
+    )
+    return completions
   }
 
   const startJob = (job: ClaimedJob) => {
     const handler = handlers.get(lanes.get(job.lane) ?? '')
     if (!handler || isEnding) return giveBack(job)
     unreported++
+    inside++
     const run = new Run(job, handler, runSettings)
     runs.set(job.id, run)
-    if (job.payload !== '') run.start()
+    if (job.mustRunAlone) runAlone(run)
+    else start(run)
+  }
+
+  const start = (run: Run) => {
+    if (run.claimed.payload !== '') run.start()
     else startLarge(run)
+  }
+
+  /**
+   * A job that workers died with twice waits until everything else here has ended, and runs by itself: if it is the cause,
+   * no other job shares its fate. Meanwhile nothing is claimed.
+   */
+  const lonely: Run[] = []
+  const runAlone = (run: Run) => {
+    lonely.push(run)
+    if (lonely.length > 1) return
+    loop.holdClaims(true)
+    logger.info({ job: run.claimed.id }, 'a job that was rescued twice waits to run alone')
+    emptyLonely().catch(error => logger.error({ err: error }, 'running jobs alone failed'))
+  }
+  const emptyLonely = async () => {
+    await loop.answered() // what those claims bring runs before
+    for (let run = lonely[0]; run; run = lonely[0]) {
+      await othersReturned(lonely.length)
+      if (isEnding) run.giveUp()
+      else start(run)
+      await othersReturned(lonely.length - 1)
+      lonely.shift()
+    }
+    loop.holdClaims(false)
+  }
+  /** Resolves when no more than `left` handlers are inside. */
+  const othersReturned = async (left: number) => {
+    while (inside > left) {
+      await new Promise<void>(resolve => {
+        onReturned = resolve
+      })
+    }
   }
 
   /** One after another: a worker that takes hundreds of large payloads at once would hold them all twice. */
@@ -113,16 +177,18 @@ export async function beginLife(given: {
 
   const startJobs = (jobs: ClaimedJob[]) => {
     wakeUp.onClaimed(jobs.length)
-    if (jobs.every(job => lanes.has(job.lane))) {
+    const unknown = jobs.filter(job => !lanes.has(job.lane))
+    if (unknown.length === 0) {
       for (const job of jobs) startJob(job)
       return
     }
     const token = jobs[0]?.leaseToken ?? ''
     unstartedClaims.add(token)
-    readLanes(pool, schema)
+    readLanes(pool, schema, [...new Set(unknown.map(job => job.lane))])
       .then(
         read => {
-          lanes = read
+          if (lanes.size > MOST_KNOWN_LANES) lanes.clear()
+          for (const [lane, task] of read) lanes.set(lane, task)
           for (const job of jobs) startJob(job)
         },
         error => {
@@ -131,6 +197,21 @@ export async function beginLife(given: {
         },
       )
       .finally(() => unstartedClaims.delete(token))
+  }
+
+  /** Fire the signals of runs that somebody has cancelled. */
+  const abortCancelled = () => {
+    readCancelled(pool, schema, workerId).then(
+      cancelled => {
+        for (const lease of cancelled) {
+          const run = runs.get(lease.id)
+          if (run?.claimed.leaseToken !== lease.leaseToken) continue
+          run.abort(new LongshoreError('JOB_CANCELLED', `job ${lease.id} was cancelled`))
+        }
+      },
+      error =>
+        logger.info({ err: error }, 'could not read which jobs were cancelled; the next beat asks again'),
+    )
   }
 
   /** Give back runs that Postgres holds for this worker and that it knows nothing of. */
@@ -167,6 +248,8 @@ export async function beginLife(given: {
     )
   }
 
+  const die = () => undefined
+
   const wakeUp = createWakeUp({
     pollIntervalMs: given.settings.pollIntervalMs,
     setListening: isListening => setListening(pool, schema, workerId, isListening),
@@ -181,6 +264,7 @@ export async function beginLife(given: {
       if (holds(outcome)) runs.delete(outcome.id)
     },
     onUnclearClaim: checkLeasesSoon,
+    onDead: die,
     onIdle: () => wakeUp.onIdle(),
     onFull: () => wakeUp.onFull(),
     logger,
@@ -191,8 +275,15 @@ export async function beginLife(given: {
   const listener = await openListener({
     postgres: given.postgres,
     channels: [bell, channelName(schema, 'due')],
-    onNotify: channel => (channel === bell ? wakeUp.onRing() : upkeep?.onDue()),
-    onGap: () => wakeUp.onRing(),
+    onNotify: (channel, payload) => {
+      if (channel !== bell) upkeep?.onDue()
+      else if (payload === 'cancel') abortCancelled()
+      else wakeUp.onRing()
+    },
+    onGap: () => {
+      abortCancelled()
+      wakeUp.onRing()
+    },
     onError: error => logger.warn({ err: error }, 'the listening connection broke; reconnecting'),
   })
   upkeep = startUpkeep({ db: listener, pool, schema, holder: `worker ${workerId}`, logger })
@@ -238,6 +329,7 @@ export async function beginLife(given: {
     )
     await Promise.race([unregistered, pause(UNREGISTER_MS, undefined, { ref: false })])
     await listener.close()
+    await completions?.end()
   }
 
   let ended: Promise<void> | undefined

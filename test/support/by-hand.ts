@@ -30,21 +30,30 @@ export async function workByHand(database: TestDatabase, tasks: string[], tags =
   return {
     id,
     claim: (limit: number, client?: Client) =>
-      on<Claimed>(client, 'select * from longshore.claim($1, $2)', [id, limit]),
+      on<Claimed>(client, 'select * from longshore.claim($1, $2) where id is not null', [id, limit]),
+    /** What the claim says beside its jobs: dead, busy, more, full, or nothing. */
+    answer: async (limit: number, client?: Client) =>
+      (
+        await on<{ answer: string }>(client, 'select answer from longshore.claim($1, $2) where id is null', [
+          id,
+          limit,
+        ])
+      )[0]?.answer,
     /** Successes; answers only for what was not settled. */
     settle: (jobs: Settling[], client?: Client, results: object | null = null) => {
       const sorted = [...jobs].sort((a, b) => (a.id < b.id ? -1 : 1))
       return on<{ id: string; answer: string }>(
         client,
-        'select * from longshore.settle($1, $2, $3, $4, null)',
+        "select id, answer from longshore.settle($1, $2, $3, $4, null) where answer <> 'freed'",
         [id, sorted.map(job => job.id), sorted.map(job => job.token), results],
       )
     },
     settleOthers: (others: object[], client?: Client) =>
-      on<{ id: string; answer: string }>(client, "select * from longshore.settle($1, '{}', '{}', null, $2)", [
-        id,
-        JSON.stringify(others),
-      ]),
+      on<{ id: string; answer: string }>(
+        client,
+        "select id, answer from longshore.settle($1, '{}', '{}', null, $2) where answer <> 'freed'",
+        [id, JSON.stringify(others)],
+      ),
   }
 }
 

@@ -8,8 +8,8 @@ import { constants, copyFile, mkdir, readdir, writeFile } from 'node:fs/promises
 import { join, relative } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { LongshoreError } from '../../job/errors.ts'
+import type { Queryable } from '../../job/queryable.ts'
 import { openPool } from '../../postgres/connect.ts'
-import type { Queryable } from '../../postgres/queryable.ts'
 import { giveToServer } from '../server-user.ts'
 import type { Store } from '../store.ts'
 

@@ -1,0 +1,33 @@
+-- Cancel jobs, also inside a user's transaction:
+--   select * from longshore.cancel(array['0198c0de-…']::uuid[])
+-- Answers for each: `cancelled` (it never starts), `cancelling` (it runs: its worker is told, and however the run ends the
+-- job ends as cancelled), `finished` (it had ended before) or `unknown`. Waits at most a second for whoever holds a row.
+create function longshore.cancel(p_ids uuid[]) returns table (id uuid, answer text)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+set lock_timeout = '1s'
+as $$
+#variable_conflict use_column
+declare
+  v_job longshore.jobs;
+begin
+  for id in select distinct g.id from unnest(p_ids) as g(id) order by 1 loop
+    select * into v_job from longshore.jobs j where j.id = cancel.id for update;
+    if not found then
+      answer := coalesce((
+        select case when f.state = 'cancelled' then 'cancelled' else 'finished' end
+        from longshore.finished_jobs f where f.id = cancel.id limit 1
+      ), 'unknown');
+    elsif v_job.state = 'running' then
+      update longshore.jobs j set is_cancelled = true where j.id = v_job.id and not j.is_cancelled;
+      perform pg_notify('longshore.worker_' || v_job.worker_id, 'cancel');
+      answer := 'cancelling';
+    else
+      perform longshore.finish_job(v_job, 'cancelled');
+      answer := 'cancelled';
+    end if;
+    return next;
+  end loop;
+end
+$$;

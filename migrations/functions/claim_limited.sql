@@ -1,0 +1,198 @@
+-- Claim from lanes of which some are under limits, or have lanes with keys below them. As claim_merged, but each lane gives
+-- no more than there is room for, and a locked job is handed over only with a slot of each of its limits. A limit that
+-- proves full is closed, so that the next claim does not look at its lanes.
+--
+-- p_limits: for each lane the limit of its task, or null. p_has_heads: there are lanes with keys that have ready jobs.
+-- p_answer: what to answer if nothing else is to be said.
+create function longshore.claim_limited(
+  p_worker int, p_limit int, p_lanes int[], p_limits int[], p_has_heads boolean, p_answer text
+) returns table (
+  id uuid, answer text, lane int, lease_token bigint, attempts smallint, max_attempts smallint, rescues smallint,
+  score bigint, created_at timestamptz, payload jsonb
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  -- Lanes with keys looked at in one turn, and turns in one call.
+  c_most_heads constant int := 64;
+  c_most_turns constant int := 8;
+  c_last_score constant bigint := 9223372036854775807;
+  c_last_id constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+  v_wanted int := p_limit;
+  v_token bigint;
+  v_answer text := p_answer;
+  v_after_score bigint := -1;
+  v_after_id uuid := '00000000-0000-0000-0000-000000000000';
+  v_bound bigint := c_last_score;
+  -- Lanes with keys that claims were told of, and whether there may be more of them.
+  v_heads int[] := '{}';
+  v_head_scores bigint[] := '{}';
+  v_has_more_heads boolean := false;
+  -- Where jobs may come from: lanes, their limits, and how many each may give.
+  v_lanes int[];
+  v_limits int[];
+  v_key_limits int[];
+  v_rooms int[];
+  v_is_cut boolean;
+  v_without_room int[];
+  -- What was found, what of it is locked, and which slots it gets.
+  v_page uuid[];
+  v_found int;
+  v_rows tid[];
+  v_row_lanes int[];
+  v_slots smallint[];
+  v_key_slots smallint[];
+  v_claimed int;
+  v_short int[];
+  v_closed int[];
+  v_said text;
+  v_limit int;
+begin
+  for v_turn in 1..c_most_turns loop
+    exit when v_wanted <= 0;
+
+    if p_has_heads then
+      select coalesce(array_agg(h.lane), '{}'), coalesce(array_agg(h.score), '{}'), coalesce(sum(h.rows), 0) = c_most_heads,
+        max(h.score)
+      into v_heads, v_head_scores, v_has_more_heads, v_bound
+      from (
+        select t.lane, min(t.score) as score, count(*) as rows
+        from (
+          select open.lane, open.score
+          from unnest(p_lanes) as p(lane)
+          cross join lateral (
+            select h.lane, h.score from longshore.lane_heads h
+            where h.parent = p.lane and h.closed_by is null
+            order by h.score, h.lane
+            limit c_most_heads
+          ) open
+          order by open.score, open.lane
+          limit c_most_heads
+        ) t
+        group by t.lane
+      ) h;
+      -- A lane that was not looked at has no better job than the last one that was.
+      v_bound := case when v_has_more_heads then v_bound else c_last_score end;
+      if not longshore.make_key_limits(v_heads) then
+        v_answer := 'busy';
+        exit;
+      end if;
+    end if;
+
+    -- One call takes at most half of a limit: two calls under way with half of the slots each are faster than one with all.
+    with source as materialized (
+      select p.lane, p.limit_id, null::int as key_limit from unnest(p_lanes, p_limits) as p(lane, limit_id)
+      union all
+      select l.id, p.limit_id, k.id
+      from unnest(v_heads) as h(lane)
+      join longshore.lanes l on l.id = h.lane
+      join unnest(p_lanes, p_limits) as p(lane, limit_id) on p.lane = l.parent
+      left join longshore.limits k on k.task = l.task and k.key = l.concurrency_key and k.capacity is not null
+    ), room as materialized (
+      select k.id, k.capacity - coalesce(sum(g.used), 0) as room, (k.capacity + 1) / 2 as half
+      from longshore.limits k left join longshore.slot_groups g on g.limit_id = k.id
+      where k.id = any (array(select s.limit_id from source s union select s.key_limit from source s))
+      group by k.id
+    )
+    select array_agg(s.lane), array_agg(s.limit_id), array_agg(s.key_limit),
+      array_agg(greatest(0, least(v_wanted, t.room, t.half, k.room, k.half))::int),
+      coalesce(bool_or(t.room > t.half or k.room > k.half), false), array(select r.id from room r where r.room <= 0)
+    into v_lanes, v_limits, v_key_limits, v_rooms, v_is_cut, v_without_room
+    from source s
+    left join room t on t.id = s.limit_id
+    left join room k on k.id = s.key_limit;
+
+    select array_agg(m.id order by m.score, m.id), max(m.score), count(*) into v_page, v_after_score, v_found
+    from (
+      select head.id, head.score
+      from unnest(v_lanes, v_rooms) as s(lane, room)
+      cross join lateral (
+        select j.id, j.score from longshore.jobs j
+        where j.lane = s.lane and j.state = 'ready' and (j.score, j.id) > (v_after_score, v_after_id)
+          and j.score <= v_bound
+        order by j.score, j.id
+        limit s.room
+      ) head
+      order by head.score, head.id
+      limit v_wanted
+    ) m;
+    v_short := '{}';
+    v_claimed := 0;
+    if v_found > 0 then
+      v_after_id := v_page[v_found];
+      select array_agg(f.ctid order by f.score, f.id), array_agg(f.lane order by f.score, f.id)
+      into v_rows, v_row_lanes
+      from (
+        select j.ctid, j.id, j.lane, j.score from longshore.jobs j
+        where j.id = any (v_page) and j.state::text = 'ready' and j.lane = any (v_lanes)
+        for update skip locked
+      ) f;
+      select a.slots, a.key_slots, a.short into v_slots, v_key_slots, v_short
+      from longshore.assign_slots(v_row_lanes, v_lanes, v_limits, v_key_limits) a;
+      v_token := coalesce(v_token, nextval('longshore.lease_tokens'));
+      return query
+      with claimed as (
+        update longshore.jobs j
+        set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
+          lease_token = v_token, slot = nullif(g.slot, -1), key_slot = nullif(g.key_slot, -1)
+        from unnest(v_rows, v_slots, v_key_slots) as g(row, slot, key_slot)
+        -- -1: none is needed; null: none was to be had.
+        where j.ctid = g.row and g.slot is not null and g.key_slot is not null
+        returning j.*
+      )
+      select c.id, 'claimed'::text, c.lane, c.lease_token, c.attempts, c.max_attempts, c.rescues, c.score,
+        c.created_at, c.payload
+      from claimed c order by c.score, c.id;
+      get diagnostics v_claimed = row_count;
+      v_wanted := v_wanted - v_claimed;
+    else
+      v_after_score := v_bound - 1;
+      v_after_id := c_last_id;
+    end if;
+
+    -- Limits without room for jobs that are ready: full, unless somebody is about to free a slot.
+    v_closed := '{}';
+    for v_limit in
+      select distinct x.id
+      from unnest(v_lanes, v_limits, v_key_limits, v_rooms) as s(lane, limit_id, key_limit, room)
+      cross join lateral (values (s.limit_id), (s.key_limit)) as x(id)
+      where x.id = any (v_short) or (x.id = any (v_without_room) and exists (
+        select from longshore.jobs j where j.lane = s.lane and j.state = 'ready'
+      ))
+      order by 1
+    loop
+      v_said := longshore.close_limit(v_limit);
+      if v_said = 'full' then
+        v_closed := v_closed || v_limit;
+      end if;
+      v_answer := case
+        when v_said = 'full' then coalesce(v_answer, 'full')
+        when v_said = 'room' and v_claimed > 0 then 'more'
+        when v_answer is distinct from 'more' then 'busy'
+        else v_answer
+      end;
+    end loop;
+    if v_heads <> '{}' then
+      perform longshore.tidy_heads(
+        array(
+          select h.lane from unnest(v_heads, v_head_scores) as h(lane, score)
+          where h.score <= v_after_score or v_found < v_wanted + v_claimed
+        ), v_closed);
+    end if;
+    if v_is_cut and v_claimed > 0 then
+      v_answer := 'more';
+    end if;
+    -- Whatever could be found was found.
+    exit when v_found < v_wanted + v_claimed and not v_has_more_heads;
+    v_answer := case when v_wanted < p_limit then 'more' else 'busy' end;
+  end loop;
+
+  if v_answer is not null then
+    id := null;
+    answer := v_answer;
+    return next;
+  end if;
+end
+$$;

@@ -1,0 +1,31 @@
+-- A claim found no slot of this limit. `full`: that is certain, since all its groups are held here and none has room; the
+-- limit is closed until somebody frees a slot, who has to wait for these groups and therefore sees that it is closed.
+-- `busy`: somebody holds a group, so nothing is certain: look again. `room`: a slot has been freed meanwhile.
+create function longshore.close_limit(p_limit int) returns text
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+declare
+  v_held int;
+  v_groups int;
+  v_used bigint;
+begin
+  select count(*) into v_held from (
+    select from longshore.slot_groups g where g.limit_id = p_limit order by g.number for update skip locked
+  ) held;
+  select count(*), sum(g.used) into v_groups, v_used from longshore.slot_groups g where g.limit_id = p_limit;
+  if v_held < v_groups then
+    return 'busy';
+  end if;
+  perform from longshore.limits k where k.id = p_limit for no key update skip locked;
+  if not found then
+    return 'busy';
+  end if;
+  if (select k.capacity from longshore.limits k where k.id = p_limit) > v_used then
+    return 'room';
+  end if;
+  update longshore.limits k set is_full = true where k.id = p_limit and not k.is_full;
+  return 'full';
+end
+$$;

@@ -1,0 +1,39 @@
+-- See to it that the keys of these lanes have their limits, where their tasks declare one: made when a claim first meets a
+-- key. False: somebody else is at it, or is just changing limits; look again.
+create function longshore.make_key_limits(p_lanes int[]) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+declare
+  v_missing record;
+  v_limit int;
+begin
+  if not exists (
+    select from longshore.lanes l join longshore.tasks t on t.name = l.task
+    where l.id = any (p_lanes) and t.concurrency_per_key is not null and not exists (
+      select from longshore.limits k where k.task = l.task and k.key = l.concurrency_key and k.capacity is not null)
+  ) then
+    return true;
+  end if;
+  if not pg_try_advisory_xact_lock_shared(hashtext('longshore.limits'), 0)
+    or not pg_try_advisory_xact_lock(hashtext('longshore.limits'), 1)
+  then
+    return false;
+  end if;
+  for v_missing in
+    select distinct l.task, l.concurrency_key, t.concurrency_per_key as capacity
+    from longshore.lanes l join longshore.tasks t on t.name = l.task
+    where l.id = any (p_lanes) and t.concurrency_per_key is not null and not exists (
+      select from longshore.limits k where k.task = l.task and k.key = l.concurrency_key and k.capacity is not null)
+  loop
+    -- Nothing of it runs: whoever declared the limit counted what ran, and since then every claim takes slots.
+    insert into longshore.limits (task, key, capacity)
+    values (v_missing.task, v_missing.concurrency_key, v_missing.capacity)
+    returning id into v_limit;
+    insert into longshore.slot_groups (limit_id, number, capacity)
+    select v_limit, s.number, s.capacity from longshore.spread_slots(v_missing.capacity) s;
+  end loop;
+  return true;
+end
+$$;

@@ -1,0 +1,86 @@
+-- Take back what dead workers ran: those whose lease has run out while the caller has led for at least that long (after an
+-- outage of Postgres everybody's lease has run out, and everybody gets the time to beat again). At most p_limit jobs.
+-- A rescue is no failed attempt; a job with more than its task's max_rescues fails as poison, and one that was being
+-- cancelled is cancelled. Never waits for a lock: what somebody holds is left for the next time, and so is the worker's row.
+create function longshore.rescue(p_leading_ms bigint, p_limit int)
+returns table (worker_id int, name text, rescued int, ended int, is_gone boolean)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_dead int[] := '{}';
+  v_worker record;
+  v_job longshore.jobs;
+  v_max_rescues smallint;
+  v_lanes int[];
+  v_slots smallint[];
+  v_key_slots smallint[];
+  v_rescued int[] := '{}';
+  v_ended int[] := '{}';
+begin
+  for v_worker in
+    select w.id from longshore.workers w
+    where w.dead_at is not null or (w.expires_at < clock_timestamp() and w.lease_ms <= p_leading_ms)
+    order by w.id
+  loop
+    -- A claim under way holds it until its commit; none begins while it is held here.
+    continue when not pg_try_advisory_xact_lock(hashtext('longshore.worker'), v_worker.id);
+    -- It may have beaten meanwhile.
+    perform from longshore.workers w
+    where w.id = v_worker.id and (w.dead_at is not null or w.expires_at < clock_timestamp())
+    for update skip locked;
+    continue when not found;
+    update longshore.workers w set dead_at = clock_timestamp(), listening = false
+    where w.id = v_worker.id and w.dead_at is null;
+    v_dead := v_dead || v_worker.id;
+  end loop;
+  if v_dead = '{}' then
+    return;
+  end if;
+
+  -- Reads the whole table: an index on running jobs would cost every claim and every settle.
+  for v_job in
+    select j.* from longshore.jobs j where j.worker_id = any (v_dead) order by j.id limit p_limit for update skip locked
+  loop
+    select coalesce(max(t.max_rescues), 10) into v_max_rescues
+    from longshore.lanes l join longshore.tasks t on t.name = l.task where l.id = v_job.lane;
+    v_job.attempts := v_job.attempts - 1;
+    v_job.rescues := v_job.rescues + 1;
+    if v_job.is_cancelled then
+      v_job.rescues := v_job.rescues - 1;
+      perform longshore.finish_job(v_job, 'cancelled');
+      v_ended := v_ended || v_job.worker_id;
+    elsif v_job.rescues > v_max_rescues then
+      v_job.rescues := v_job.rescues - 1;
+      perform longshore.finish_job(v_job, 'failed', null, jsonb_build_object(
+        'code', 'POISONED', 'message', format(
+          'its worker died %s times while it ran, the last time worker %s: it is taken for the cause',
+          v_max_rescues + 1, v_job.worker_id)));
+      v_ended := v_ended || v_job.worker_id;
+    else
+      perform longshore.send_back(v_job, null, v_job.error);
+      v_rescued := v_rescued || v_job.worker_id;
+    end if;
+    if v_job.slot is not null or v_job.key_slot is not null then
+      v_lanes := v_lanes || v_job.lane;
+      v_slots := v_slots || v_job.slot;
+      v_key_slots := v_key_slots || v_job.key_slot;
+    end if;
+  end loop;
+  if v_lanes is not null then
+    perform longshore.reopen(longshore.free_slots(v_lanes, v_slots, v_key_slots));
+  end if;
+
+  return query
+  with gone as (
+    delete from longshore.workers w
+    where w.id = any (v_dead) and not exists (select from longshore.jobs j where j.worker_id = w.id)
+    returning w.id
+  )
+  select w.id, w.name, cardinality(array_positions(v_rescued, w.id)), cardinality(array_positions(v_ended, w.id)),
+    exists (select from gone g where g.id = w.id)
+  from longshore.workers w where w.id = any (v_dead) order by w.id;
+end
+$$;

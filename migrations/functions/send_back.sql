@@ -1,0 +1,27 @@
+-- Take a running job, whose row the caller has locked, back from its worker: ready at once and at its old place (p_delay_ms
+-- null), or due again so many milliseconds from now. Attempts, rescues and error are taken from p_job and p_error; freeing
+-- its slots is up to the caller.
+create function longshore.send_back(p_job longshore.jobs, p_delay_ms bigint, p_error jsonb) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+declare
+  v_score bigint := p_job.score;
+  v_state longshore.job_state := case when p_delay_ms > 0 then 'scheduled' else 'ready' end;
+begin
+  if p_delay_ms is not null then
+    v_score := longshore.score(
+      longshore.priority_of(p_job.score), clock_timestamp() + p_delay_ms * interval '1 millisecond');
+  end if;
+  update longshore.jobs j
+  set state = v_state, score = v_score, attempts = p_job.attempts, rescues = p_job.rescues, error = p_error,
+    worker_id = null, started_at = null, slot = null, key_slot = null
+  where j.id = p_job.id;
+  if v_state = 'ready' then
+    perform longshore.offer(p_job.lane, v_score, 1);
+  elsif p_delay_ms < 300 then
+    perform pg_notify('longshore.due', '');
+  end if;
+end
+$$;

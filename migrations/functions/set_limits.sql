@@ -1,0 +1,36 @@
+-- The limits of a task change, to what its tasks row will say: its own and that of each of its keys. One change at a time.
+create function longshore.set_limits(p_task text, p_concurrency int, p_per_key int) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_key text;
+  v_was longshore.tasks;
+begin
+  perform pg_advisory_xact_lock(hashtext('longshore.limits'), 0);
+  select * into v_was from longshore.tasks t where t.name = p_task;
+  if (v_was.concurrency is null and p_concurrency is not null)
+    or (v_was.concurrency_per_key is null and p_per_key is not null)
+  then
+    -- What runs is going to be counted: no claim may be under way that does not know of the limit. Workers that register
+    -- from now on wait for this transaction, see register_worker.
+    perform pg_advisory_xact_lock(hashtext('longshore.worker'), w.id)
+    from (select w.id from longshore.workers w where p_task = any (w.tasks) order by w.id) w;
+  end if;
+  if v_was.concurrency is distinct from p_concurrency then
+    perform longshore.set_limit(p_task, '', p_concurrency);
+  end if;
+  if v_was.concurrency_per_key is distinct from p_per_key then
+    -- Keys that were met before, and those of which something runs; others get their limit when a claim meets them.
+    for v_key in
+      select k.key from longshore.limits k where k.task = p_task and k.key <> ''
+      union
+      select l.concurrency_key from longshore.jobs j join longshore.lanes l on l.id = j.lane
+      where v_was.concurrency_per_key is null and j.state = 'running' and l.task = p_task and l.concurrency_key <> ''
+      order by 1
+    loop
+      perform longshore.set_limit(p_task, v_key, p_per_key);
+    end loop;
+  end if;
+end
+$$;

@@ -1,0 +1,58 @@
+-- Settle runs that did not succeed, one by one: see settle.
+create function longshore.settle_others(p_worker int, p_others jsonb) returns table (id uuid, answer text, limit_id int)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_given record;
+  v_job longshore.jobs;
+  v_lanes int[];
+  v_slots smallint[];
+  v_key_slots smallint[];
+begin
+  for v_given in
+    select o.* from jsonb_to_recordset(p_others) as o(id uuid, token bigint, outcome text, error jsonb, "delayMs" bigint)
+    order by o.id
+  loop
+    select * into v_job from longshore.jobs j
+    where j.id = v_given.id and j.worker_id = p_worker and j.lease_token = v_given.token
+    for update skip locked;
+    if not found then
+      return query
+      select v_given.id, case when exists (
+        select from longshore.jobs j
+        where j.id = v_given.id and j.worker_id = p_worker and j.lease_token = v_given.token
+      ) then 'busy' else 'lost' end, null::int
+      where not exists (
+        select from longshore.finished_jobs f where f.id = v_given.id and f.lease_token = v_given.token
+      );
+      continue;
+    end if;
+
+    if v_job.is_cancelled then
+      perform longshore.finish_job(v_job, 'cancelled', null, v_given.error);
+    elsif v_given.outcome = 'failed' or (v_given.outcome = 'retry' and v_job.attempts >= v_job.max_attempts) then
+      perform longshore.finish_job(v_job, 'failed', null, v_given.error);
+    elsif v_given.outcome = 'retry' then
+      perform longshore.send_back(v_job, greatest(v_given."delayMs", 0), v_given.error);
+    elsif v_given.outcome = 'released' then
+      v_job.attempts := v_job.attempts - 1;
+      perform longshore.send_back(v_job, null, v_job.error);
+    else
+      raise exception 'longshore: unknown outcome "%"', v_given.outcome using errcode = 'invalid_parameter_value';
+    end if;
+    if v_job.slot is not null or v_job.key_slot is not null then
+      v_lanes := v_lanes || v_job.lane;
+      v_slots := v_slots || v_job.slot;
+      v_key_slots := v_key_slots || v_job.key_slot;
+    end if;
+  end loop;
+  if v_lanes is not null then
+    return query
+    select null::uuid, 'freed'::text, f.id
+    from unnest(longshore.free_slots(v_lanes, v_slots, v_key_slots)) as f(id);
+  end if;
+end
+$$;

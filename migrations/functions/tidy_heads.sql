@@ -1,0 +1,38 @@
+-- A claim has looked at these lanes with keys: bring what is known of them up to date. A lane without ready jobs goes from
+-- the list, one whose limit was found full (p_closed) is closed, the others stand at their best job's score.
+create function longshore.tidy_heads(p_lanes int[], p_closed int[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_held bigint[];
+begin
+  -- Rows that somebody relies on who has not committed stay as they are.
+  select array_agg(h.id) into v_held from (
+    select h.id from longshore.lane_heads h
+    where h.lane = any (p_lanes) and h.closed_by is null
+    for update skip locked
+  ) h;
+  if v_held is null then
+    return;
+  end if;
+  -- A later statement: it sees the jobs of everybody who held one of these rows before.
+  with found as materialized (
+    select h.id, row_number() over (partition by h.lane order by h.id) as no, best.score, k.id as closed_by
+    from longshore.lane_heads h
+    join longshore.lanes l on l.id = h.lane
+    left join longshore.limits k on k.task = l.task and k.key = l.concurrency_key and k.id = any (p_closed)
+    left join lateral (
+      select j.score from longshore.jobs j where j.lane = h.lane and j.state = 'ready' order by j.score, j.id limit 1
+    ) best on true
+    where h.id = any (v_held)
+  ), gone as (
+    delete from longshore.lane_heads h
+    where h.id = any (array(select f.id from found f where f.score is null or f.no > 1))
+  )
+  update longshore.lane_heads h set score = f.score, closed_by = f.closed_by
+  from found f
+  where h.id = f.id and f.no = 1 and f.score is not null
+    and (h.score, coalesce(h.closed_by, 0)) is distinct from (f.score, coalesce(f.closed_by, 0));
+end
+$$;

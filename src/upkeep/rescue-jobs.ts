@@ -1,0 +1,31 @@
+/** The duty of rescue: takes back what dead workers ran, see `rescue.sql`. */
+import type { Queryable } from '../job/queryable.ts'
+import { inSchema } from '../postgres/schema-name.ts'
+import type { Logger } from '../runtime/logger.ts'
+
+/** Jobs in one transaction. */
+const BATCH = 1000
+
+/** `leadingMs`: how long this process has led without a gap; nobody is declared dead whose lease is longer. */
+export async function rescueJobs(
+  db: Queryable,
+  schema: string,
+  leadingMs: number,
+  logger: Logger,
+): Promise<void> {
+  for (let taken = BATCH; taken === BATCH; ) {
+    const { rows } = await db.query(inSchema(schema, 'select * from longshore.rescue($1, $2)'), [
+      Math.floor(leadingMs),
+      BATCH,
+    ])
+    taken = 0
+    for (const row of rows) {
+      const { worker_id: worker, name, rescued, ended } = row as Record<string, number>
+      taken += (rescued ?? 0) + (ended ?? 0)
+      logger.warn(
+        { worker, name, rescued, ended },
+        'a worker stopped beating and is taken for dead; its jobs run again elsewhere',
+      )
+    }
+  }
+}
