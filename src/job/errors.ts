@@ -9,6 +9,7 @@ export type ErrorCode =
   | 'JOB_FAILED'
   | 'JOB_INVALID'
   | 'JOB_NOT_FOUND'
+  | 'LEASE_LOST'
   | 'NOT_RETRYABLE'
   | 'PAYLOAD_INVALID'
   | 'PAYLOAD_REFUSED'

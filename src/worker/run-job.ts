@@ -149,10 +149,10 @@ export class Run {
     }
   }
 
-  /** A stop gives the attempt back; what cannot get better fails at once; the rest is tried again while it may. */
+  /** A stop gives the attempt back, and a lost lease has nothing to say; what cannot get better fails at once; the rest is tried again while it may. */
   #failure(thrown: unknown): Outcome {
     const { claimed } = this
-    if (isA(thrown, LongshoreError) && thrown.code === 'WORKER_STOPPED') {
+    if (isA(thrown, LongshoreError) && (thrown.code === 'WORKER_STOPPED' || thrown.code === 'LEASE_LOST')) {
       return { id: claimed.id, leaseToken: claimed.leaseToken, kind: 'released' }
     }
     const error = toStoredError(thrown)
