@@ -15,7 +15,7 @@ export interface WorkerFacts {
   leaseMs: number
 }
 
-/** Returns the id, new for each start. */
+/** Returns the id, new for each life. */
 export async function registerWorker(db: Queryable, schema: string, facts: WorkerFacts): Promise<number> {
   const { rows } = await db.query(
     inSchema(schema, 'select longshore.register_worker($1, $2, $3, $4, $5, $6, $7) as id'),
