@@ -1,4 +1,4 @@
-/** The life of a worker's row: one per process start. */
+/** The life of a worker's row: one per life of a worker, see worker-life.ts. */
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
@@ -15,7 +15,7 @@ export interface WorkerFacts {
   leaseMs: number
 }
 
-/** Returns the id, new for each start. */
+/** Returns the id, new for each life. */
 export async function registerWorker(db: Queryable, schema: string, facts: WorkerFacts): Promise<number> {
   const { rows } = await db.query(
     inSchema(schema, 'select longshore.register_worker($1, $2, $3, $4, $5, $6, $7) as id'),
@@ -34,10 +34,6 @@ export async function registerWorker(db: Queryable, schema: string, facts: Worke
 
 export async function unregisterWorker(db: Queryable, schema: string, workerId: number): Promise<void> {
   await db.query(inSchema(schema, 'delete from longshore.workers where id = $1'), [workerId])
-}
-
-export async function beat(db: Queryable, schema: string, workerId: number): Promise<void> {
-  await db.query(inSchema(schema, 'select longshore.beat($1)'), [workerId])
 }
 
 /** Whether whoever makes a job ready must ring this worker. */
