@@ -24,6 +24,7 @@ export {
 } from './job/task.ts'
 export { type MigrateOptions, type MigrationStep, migrate } from './postgres/migrate.ts'
 export type { PostgresConfig, PostgresSettings } from './postgres/postgres-config.ts'
+export { declarePropertyKeys, type PropertyKeysOptions, readPropertyKeys } from './postgres/property-keys.ts'
 export type { Queryable } from './postgres/queryable.ts'
 export {
   createProducer,

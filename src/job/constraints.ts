@@ -83,7 +83,8 @@ function checkKey(what: string, key: unknown): void {
 }
 
 function checkValue(what: string, value: unknown): void {
-  if (typeof value !== 'string') throw invalid(`${what} must be a text; got ${shown(value)}: write it as a text`)
+  if (typeof value !== 'string')
+    throw invalid(`${what} must be a text; got ${shown(value)}: write it as a text`)
   // As many as Postgres counts: code points.
   const length = value.length <= VALUE_LENGTH ? value.length : [...value].length
   if (length < 1 || length > VALUE_LENGTH) {

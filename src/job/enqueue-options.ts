@@ -1,4 +1,5 @@
 /** Owns the options of one enqueue: checked here and turned into the *shape* that travels to Postgres. */
+import { constraintTag } from './constraints.ts'
 import { type Duration, toMs } from './duration.ts'
 import { LongshoreError } from './errors.ts'
 import { checkLabel, type Task } from './task.ts'
@@ -16,6 +17,8 @@ export interface JobOptions {
   tag?: string
   /** Overrides the task's queue. */
   queue?: string
+  /** What a worker must have to run it, by declared property key: `{ gpu: 'a100' }`. Default: nothing. */
+  constraints?: Readonly<Record<string, string>>
 }
 
 /** What many jobs of one call have in common. The field names are those that `enqueue_jobs` reads. */
@@ -31,7 +34,7 @@ export interface Shape {
 }
 
 const LAST_RUN_AT_MS = 2 ** 42 - 1
-const KNOWN = new Set(['priority', 'delay', 'runAt', 'attempts', 'tag', 'queue', 'id', 'tx'])
+const KNOWN = new Set(['priority', 'delay', 'runAt', 'attempts', 'tag', 'queue', 'constraints', 'id', 'tx'])
 
 export function toShape(task: Task, options: JobOptions): Shape {
   for (const key of Object.keys(options)) {
@@ -49,7 +52,7 @@ export function toShape(task: Task, options: JobOptions): Shape {
     queue: options.queue === undefined ? task.queue : checkLabel('queue', options.queue),
     task: task.name,
     tag: options.tag === undefined ? task.tag : checkLabel('tag', options.tag),
-    constraintTag: 'c:',
+    constraintTag: constraintTag(options.constraints),
     maxAttempts: attempts,
     priority,
   }

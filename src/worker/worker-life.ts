@@ -15,6 +15,7 @@ import {
   readLeases,
   registerWorker,
   setListening,
+  setProperties,
   unregisterWorker,
   type WorkerFacts,
 } from '../postgres/register-worker.ts'
@@ -29,6 +30,8 @@ import { createWakeUp } from './wake-up.ts'
 
 export interface WorkerLife {
   readonly workerId: number
+  /** Resolves when the claims that went by what it had before are over. */
+  setProperties(had: Pick<WorkerFacts, 'properties' | 'constraintTags'>): Promise<void>
   end(deadlineMs: number): Promise<void>
 }
 
@@ -243,6 +246,12 @@ export async function beginLife(given: {
   let ended: Promise<void> | undefined
   return {
     workerId,
+    async setProperties(had) {
+      if (isEnding) return
+      await setProperties(pool, schema, workerId, had)
+      await loop.answered() // calls under way may go by what it had before
+      if (!isEnding) loop.look()
+    },
     end(deadlineMs) {
       ended ??= end(deadlineMs)
       return ended

@@ -6,7 +6,22 @@ const key = fc.oneof(
   fc.stringMatching(/^[a-z][a-z0-9_]{0,39}$/),
 )
 const value = fc.oneof(
-  fc.constantFrom('a100', 'h100', 'a', ' ', ',', '=', '%', '%2C', 'a,mem=b', 'ü', 'e\u0301', '😀', '\n', '\x7f'),
+  fc.constantFrom(
+    'a100',
+    'h100',
+    'a',
+    ' ',
+    ',',
+    '=',
+    '%',
+    '%2C',
+    'a,mem=b',
+    'ü',
+    'e\u0301',
+    '😀',
+    '\n',
+    '\x7f',
+  ),
   fc.string({ unit: 'binary', minLength: 1, maxLength: 12 }).filter(text => !text.includes('\u0000')),
 )
 
