@@ -1,6 +1,7 @@
 /** The life of a worker's row: one per life of a worker, see worker-life.ts. */
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { explainRefusedConstraint } from './refused-constraint.ts'
 import { inSchema } from './schema-name.ts'
 
 export interface WorkerFacts {
@@ -17,9 +18,8 @@ export interface WorkerFacts {
 
 /** Returns the id, new for each life. */
 export async function registerWorker(db: Queryable, schema: string, facts: WorkerFacts): Promise<number> {
-  const { rows } = await db.query(
-    inSchema(schema, 'select longshore.register_worker($1, $2, $3, $4, $5, $6, $7) as id'),
-    [
+  const { rows } = await db
+    .query(inSchema(schema, 'select longshore.register_worker($1, $2, $3, $4, $5, $6, $7) as id'), [
       facts.name,
       facts.queues,
       facts.tasks,
@@ -27,9 +27,25 @@ export async function registerWorker(db: Queryable, schema: string, facts: Worke
       facts.properties,
       facts.constraintTags,
       facts.leaseMs,
-    ],
-  )
+    ])
+    .catch(explainRefusedConstraint)
   return rows[0]?.['id'] as number
+}
+
+/** The next claim of this worker goes by these. Nothing happens when its row is gone. */
+export async function setProperties(
+  db: Queryable,
+  schema: string,
+  workerId: number,
+  { properties, constraintTags }: Pick<WorkerFacts, 'properties' | 'constraintTags'>,
+): Promise<void> {
+  await db
+    .query(inSchema(schema, 'select longshore.set_properties($1, $2, $3)'), [
+      workerId,
+      properties,
+      constraintTags,
+    ])
+    .catch(explainRefusedConstraint)
 }
 
 export async function unregisterWorker(db: Queryable, schema: string, workerId: number): Promise<void> {

@@ -3,6 +3,7 @@
  * `succession.ts` what follows when one has died, `exchange-loop.ts` the traffic with Postgres, `run-job.ts` one run, `wake-up.ts` how it learns of new jobs.
  */
 import { hostname } from 'node:os'
+import { constraintTags } from '../job/constraints.ts'
 import { type Duration, toMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { checkLabel, type Handler } from '../job/task.ts'
@@ -11,6 +12,7 @@ import { openPool } from '../postgres/connect.ts'
 import { portableConfig } from '../postgres/heartbeat.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
+import type { WorkerFacts } from '../postgres/register-worker.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import { readWorkerSettings, type WorkerSettings } from '../runtime/config.ts'
@@ -30,6 +32,8 @@ export interface WorkerOptions extends Partial<WorkerSettings> {
   tags?: readonly string[]
   /** The queues it serves. Default: the queues of its tasks. */
   queues?: readonly string[]
+  /** What it has, by declared property key: `{ gpu: 'a100', mem: 'high' }`. Default: nothing. */
+  properties?: Readonly<Record<string, string>>
   /** Shown in logs and tables. Default: host name and process id. */
   name?: string
   /** How long a handler may take to return after its signal fired. Default `'5s'`. */
@@ -56,6 +60,11 @@ export interface Worker {
   start(): Promise<{ id: number }>
   /** Claims no more, lets running jobs end within the deadline, gives back what does not, and closes. */
   stop(options?: StopOptions): Promise<void>
+  /**
+   * It has these properties from now on, also after a later `start()`. Resolves when it claims no more jobs by what it
+   * had before; those that it has claimed are run.
+   */
+  setProperties(properties: Readonly<Record<string, string>>): Promise<void>
 }
 
 /** Two exchanges under way, and one for what comes between. */
@@ -81,15 +90,15 @@ export function createWorker(options: WorkerOptions): Worker {
     )
   }
   const tasks = options.handlers.map(handler => handler.task)
-  const facts = {
+  const facts: WorkerFacts = {
     name: checkLabel('name', options.name ?? `${hostname().slice(0, 150)}:${process.pid}`, 200),
     queues: distinct(
       options.queues?.map(queue => checkLabel('queue', queue)) ?? tasks.map(task => task.queue),
     ),
     tasks: [...handlers.keys()],
     tags: distinct(options.tags?.map(tag => checkLabel('tag', tag)) ?? tasks.map(task => task.tag)),
-    properties: {},
-    constraintTags: ['c:'],
+    properties: { ...options.properties },
+    constraintTags: constraintTags(options.properties),
     leaseMs,
   }
 
@@ -127,6 +136,20 @@ export function createWorker(options: WorkerOptions): Worker {
   }
 
   let life: Promise<Lives> | undefined
+  let lastChange: Promise<unknown> = Promise.resolve()
+
+  const changeProperties = async (had: Pick<WorkerFacts, 'properties' | 'constraintTags'>) => {
+    const { properties, constraintTags } = facts
+    const running = await life?.catch(() => undefined)
+    Object.assign(facts, had)
+    try {
+      await withRetry(async () => running?.setProperties(had), { ...PAUSES, isTransient: isTransientError })
+    } catch (error) {
+      Object.assign(facts, { properties, constraintTags })
+      throw error
+    }
+  }
+
   return {
     async start() {
       life ??= begin().catch(error => {
@@ -141,6 +164,13 @@ export function createWorker(options: WorkerOptions): Worker {
       const begun = await stopped?.catch(() => undefined) // a start that failed has nothing to stop
       await begun?.end(deadlineMs)
       if (life === stopped) life = undefined
+    },
+    async setProperties(properties) {
+      const had = { properties: { ...properties }, constraintTags: constraintTags(properties) }
+      // One after another, so that the last call wins.
+      const change = lastChange.then(() => changeProperties(had))
+      lastChange = change.catch(() => undefined) // whoever asked is told
+      await change
     },
   }
 }

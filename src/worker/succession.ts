@@ -7,6 +7,7 @@ import type { WorkerLife } from './worker-life.ts'
 export interface Lives {
   /** Of the latest life. */
   readonly workerId: number
+  setProperties: WorkerLife['setProperties']
   end(deadlineMs: number): Promise<void>
 }
 
@@ -59,6 +60,7 @@ export async function beginLives(options: {
     get workerId() {
       return current.workerId
     },
+    setProperties: had => current.setProperties(had),
     end(deadlineMs) {
       ended ??= end(deadlineMs).finally(options.onEnd)
       return ended

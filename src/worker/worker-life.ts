@@ -18,6 +18,7 @@ import {
   readLeases,
   registerWorker,
   setListening,
+  setProperties,
   unregisterWorker,
   type WorkerFacts,
 } from '../postgres/register-worker.ts'
@@ -34,6 +35,8 @@ export interface WorkerLife {
   readonly workerId: number
   /** Resolves if it dies; it must be ended all the same. */
   readonly died: Promise<void>
+  /** Resolves when the claims that went by what it had before are over. */
+  setProperties(had: Pick<WorkerFacts, 'properties' | 'constraintTags'>): Promise<void>
   end(deadlineMs: number): Promise<void>
   /** How many handlers are still inside; from now on `onReturn` is called as each of them returns. */
   handOver(onReturn: () => void): number
@@ -396,6 +399,12 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   return {
     workerId,
     died,
+    async setProperties(had) {
+      if (isEnding) return
+      await setProperties(pool, schema, workerId, had)
+      await loop.answered() // calls under way may go by what it had before
+      if (!isEnding) loop.look()
+    },
     end(deadlineMs) {
       ended ??= end(deadlineMs)
       return ended

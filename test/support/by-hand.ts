@@ -1,4 +1,5 @@
 /** A worker that is only a row: its claims and settles are made by the test, step by step. */
+import { constraintTags } from '../../src/job/constraints.ts'
 import type { TestDatabase } from './database.ts'
 
 export interface Claimed {
@@ -17,11 +18,16 @@ interface Client {
   query(text: string, values: unknown[]): Promise<{ rows: unknown[] }>
 }
 
-export async function workByHand(database: TestDatabase, tasks: string[], tags = ['default']) {
+export async function workByHand(
+  database: TestDatabase,
+  tasks: string[],
+  tags = ['default'],
+  properties: Record<string, string> = {},
+) {
   const [row] = await database.rows<{ id: number }>(
-    `insert into longshore.workers (name, queues, tasks, tags, constraint_tags)
-     values ('by hand', '{default}', $1, $2, '{c:}') returning id`,
-    [tasks, tags],
+    `insert into longshore.workers (name, queues, tasks, tags, properties, constraint_tags)
+     values ('by hand', '{default}', $1, $2, $3, $4) returning id`,
+    [tasks, tags, properties, constraintTags(properties)],
   )
   const id = row?.id as number
   const on = async <Row>(client: Client | undefined, text: string, values: unknown[]) =>
