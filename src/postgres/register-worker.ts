@@ -65,15 +65,19 @@ export async function setListening(
   ])
 }
 
-/** The tasks of these lanes, by lane id. */
+/** The tasks of these lanes, and of the lanes without keys of these tasks, by lane id. */
 export async function readLanes(
   db: Queryable,
   schema: string,
-  lanes: number[],
+  wanted: { lanes?: number[]; tasks?: string[] },
 ): Promise<Map<number, string>> {
   const { rows } = await db.query(
-    inSchema(schema, 'select id, task from longshore.lanes where id = any ($1)'),
-    [lanes],
+    inSchema(
+      schema,
+      `select id, task from longshore.lanes where id = any ($1)
+       union all select id, task from longshore.lanes where task = any ($2) and concurrency_key = ''`,
+    ),
+    [wanted.lanes ?? [], wanted.tasks ?? []],
   )
   return new Map(rows.map(row => [row['id'] as number, row['task'] as string]))
 }

@@ -70,7 +70,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   const workerId = await registerWorker(pool, schema, given.facts)
   const logger = given.logger.child({ worker: workerId })
   /** The tasks of lanes. */
-  const lanes = new Map<number, string>()
+  const lanes = await readLanes(pool, schema, { tasks: given.facts.tasks })
   let isEnding = false // starts no more
   let isDead = false
   let onDeath: () => void = () => undefined
@@ -203,7 +203,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     }
     const token = jobs[0]?.leaseToken ?? ''
     unstartedClaims.add(token)
-    readLanes(pool, schema, [...new Set(unknown.map(job => job.lane))])
+    readLanes(pool, schema, { lanes: [...new Set(unknown.map(job => job.lane))] })
       .then(
         read => {
           if (lanes.size > MOST_KNOWN_LANES) lanes.clear()

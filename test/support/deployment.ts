@@ -24,7 +24,8 @@ export function useDeployment(database: TestDatabase): Deployment {
     await Promise.all(workers.splice(0).map(worker => worker.stop({ deadline: 0 })))
     await Promise.all(producers.splice(0).map(producer => producer.close()))
     await database.rows(
-      'truncate longshore.jobs, longshore.finished_jobs, longshore.workers, longshore.awaited',
+      `truncate longshore.jobs, longshore.finished_jobs, longshore.workers, longshore.awaited, longshore.tasks,
+         longshore.limits, longshore.slot_groups, longshore.lane_heads`,
     )
   })
 
