@@ -23,6 +23,8 @@ export function useDeployment(database: TestDatabase): Deployment {
   afterEach(async () => {
     await Promise.all(workers.splice(0).map(worker => worker.stop({ deadline: 0 })))
     await Promise.all(producers.splice(0).map(producer => producer.close()))
+    // A test that failed may have left a transaction open.
+    await database.rows("set lock_timeout = '20s'")
     await database.rows(
       `truncate longshore.jobs, longshore.finished_jobs, longshore.workers, longshore.awaited, longshore.tasks,
          longshore.limits, longshore.slot_groups, longshore.lane_heads`,
