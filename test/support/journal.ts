@@ -186,7 +186,7 @@ export interface Journal {
   clear(): Promise<void>
 }
 
-export function createJournal(database: TestDatabase): Journal {
+export function createJournal(database: Pick<TestDatabase, 'rows'>): Journal {
   return {
     async install() {
       await database.rows(INSTALL)
