@@ -28,6 +28,7 @@ export type { CancelAnswer } from './postgres/cancel-jobs.ts'
 export type { ChangeAnswer } from './postgres/change-job.ts'
 export { type MigrateOptions, type MigrationStep, migrate } from './postgres/migrate.ts'
 export type { PostgresConfig, PostgresSettings } from './postgres/postgres-config.ts'
+export { declarePropertyKeys, type PropertyKeysOptions, readPropertyKeys } from './postgres/property-keys.ts'
 export {
   createProducer,
   type EnqueueOptions,

@@ -31,6 +31,7 @@ begin
     else 'ready'
   end;
   if p_change ? 'constraintTag' then
+    perform longshore.check_properties(longshore.constraint_keys(p_change ->> 'constraintTag'));
     select * into v_lane from longshore.lanes l where l.id = v_job.lane;
     v_job.lane := longshore.find_lane(
       v_lane.queue, v_lane.task, v_lane.tag, p_change ->> 'constraintTag', v_lane.concurrency_key);

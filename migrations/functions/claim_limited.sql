@@ -122,7 +122,7 @@ begin
     v_claimed := 0;
     if v_found > 0 then
       v_after_id := v_page[v_found];
-      select array_agg(f.ctid order by f.score, f.id), array_agg(f.lane order by f.score, f.id)
+      select coalesce(array_agg(f.ctid order by f.score, f.id), '{}'), array_agg(f.lane order by f.score, f.id)
       into v_rows, v_row_lanes
       from (
         select j.ctid, j.id, j.lane, j.score from longshore.jobs j
@@ -184,8 +184,9 @@ begin
     if v_is_cut and v_claimed > 0 then
       v_answer := 'more';
     end if;
-    -- Whatever could be found was found.
-    exit when v_found < v_wanted + v_claimed and not v_has_more_heads;
+    -- Whatever could be found was found. Where others held some of it, there may be room for what comes behind.
+    exit when v_found < v_wanted + v_claimed and not v_has_more_heads
+      and (v_found = 0 or cardinality(v_rows) = v_found);
     v_answer := case when v_wanted < p_limit then 'more' else 'busy' end;
   end loop;
 

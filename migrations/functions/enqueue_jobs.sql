@@ -22,6 +22,7 @@ declare
   v_max_attempts smallint[];
   v_soon boolean;
   v_has_keys boolean;
+  v_constraint_tags text[];
   v_payloads text[] := string_to_array(p_payloads, E'\n');
   v_ids uuid[] := p_ids;
 begin
@@ -38,8 +39,9 @@ begin
     array_agg(s."maxAttempts" order by s.no),
     -- The upkeep looks for due jobs every 250 ms; only what is due before it looks again must ring.
     coalesce(bool_or(s.run_at_ms > v_now_ms and s.run_at_ms < v_now_ms + 300), false),
-    coalesce(bool_or(s."concurrencyKey" <> ''), false)
-  into v_lanes, v_scores, v_states, v_max_attempts, v_soon, v_has_keys
+    coalesce(bool_or(s."concurrencyKey" <> ''), false),
+    array_agg(s."constraintTag") filter (where s."constraintTag" <> 'c:')
+  into v_lanes, v_scores, v_states, v_max_attempts, v_soon, v_has_keys, v_constraint_tags
   from (
     select r.*, e.no, coalesce(r."runAt", v_now_ms + coalesce(r."delayMs", 0)) as run_at_ms
     from jsonb_array_elements(p_shapes) with ordinality as e(shape, no),
@@ -47,6 +49,9 @@ begin
         queue text, task text, tag text, "constraintTag" text, "maxAttempts" smallint, priority int,
         "runAt" bigint, "delayMs" bigint, "concurrencyKey" text)
   ) s;
+  if v_constraint_tags is not null then
+    perform longshore.check_properties(longshore.constraint_keys(c.tag)) from unnest(v_constraint_tags) as c(tag);
+  end if;
 
   if p_checked then
     if current_setting('transaction_isolation') <> 'read committed' then

@@ -7,6 +7,9 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  if p_constraint_tag <> 'c:' then
+    perform longshore.check_properties(longshore.constraint_keys(p_constraint_tag));
+  end if;
   perform pg_advisory_xact_lock(hashtext('longshore.make_lane'));
   return longshore.find_lane(p_queue, p_task, p_tag, p_constraint_tag, p_key);
 end

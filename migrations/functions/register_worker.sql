@@ -9,6 +9,7 @@ as $$
 declare
   v_id int;
 begin
+  perform longshore.check_properties(array(select jsonb_object_keys(p_properties)));
   -- Not while a limit is being set: whoever sets one stops the claims of the workers it sees.
   perform pg_advisory_xact_lock_shared(hashtext('longshore.limits'), 0);
   insert into longshore.workers (name, queues, tasks, tags, properties, constraint_tags, lease_ms, expires_at)

@@ -7,6 +7,10 @@ declare
   v_key text;
   v_was longshore.tasks;
 begin
+  if p_concurrency < 1 or p_per_key < 1 then
+    raise exception 'longshore: the concurrency of % must be a whole number from 1 to 1000000', p_task
+      using errcode = 'invalid_parameter_value', hint = 'Leave it out for no limit.';
+  end if;
   perform pg_advisory_xact_lock(hashtext('longshore.limits'), 0);
   select * into v_was from longshore.tasks t where t.name = p_task;
   if (v_was.concurrency is null and p_concurrency is not null)

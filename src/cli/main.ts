@@ -5,6 +5,7 @@ import { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
 import { addDevCommand } from './dev.ts'
 import { addMigrateCommand } from './migrate.ts'
+import { addPropertiesCommand } from './properties.ts'
 import { addRelayCommand } from './relay.ts'
 import { addWorkerCommand } from './worker.ts'
 
@@ -20,6 +21,7 @@ const program = new Command('longshore')
   .exitOverride()
 
 addMigrateCommand(program)
+addPropertiesCommand(program)
 addRelayCommand(program)
 addWorkerCommand(program)
 addDevCommand(program)
@@ -42,7 +44,7 @@ function report(error: unknown): number {
   }
   if (error instanceof LongshoreError) {
     process.stderr.write(`longshore: ${error.message} [${error.code}]\n`)
-    return error.code === 'CONFIG_INVALID' ? 2 : 1
+    return error.code === 'CONFIG_INVALID' || error.code === 'CONSTRAINT_INVALID' ? 2 : 1
   }
   process.stderr.write(
     `longshore: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,

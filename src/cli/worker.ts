@@ -11,6 +11,7 @@ import { untilSignal } from './until-signal.ts'
 interface Options extends DatabaseOptions {
   tags?: string[]
   queues?: string[]
+  properties?: Record<string, string>
   name?: string
   maxConcurrentTasks?: number
   claimBatchSize?: number
@@ -24,6 +25,11 @@ export function addWorkerCommand(program: Command): void {
     .description('run a worker process with the handlers of a module')
     .option('--tags <tags>', 'tags to offer, separated by commas (default: those of the tasks)', toList)
     .option('--queues <queues>', 'queues to serve, separated by commas (default: those of the tasks)', toList)
+    .option(
+      '--properties <pairs>',
+      'what this worker has: gpu=a100,mem=high; in values write , = % as %2C %3D %25',
+      toProperties,
+    )
     .option('--name <name>', 'name in logs and tables (default: host and process id)')
     .option('--max-concurrent-tasks <n>', 'jobs at once (MAX_CONCURRENT_TASKS, default 1000)', Number)
     .option('--claim-batch-size <n>', 'jobs in one claim (CLAIM_BATCH_SIZE, default 50)', Number)
@@ -41,6 +47,30 @@ export function addWorkerCommand(program: Command): void {
 }
 
 const toList = (text: string): string[] => text.split(',').map(item => item.trim())
+
+function toProperties(text: string): Record<string, string> {
+  const properties = new Map<string, string>()
+  for (const item of toList(text)) {
+    const [, key = '', written = ''] = /^([^=]+)=([^=]+)$/.exec(item) ?? []
+    const value = decode(written)
+    if (!value || properties.has(key)) {
+      throw new LongshoreError(
+        'CONFIG_INVALID',
+        `--properties takes pairs like gpu=a100,mem=high, each key once, with , = % in values as %2C %3D %25; got ${text}`,
+      )
+    }
+    properties.set(key, value)
+  }
+  return Object.fromEntries(properties)
+}
+
+function decode(value: string): string | undefined {
+  try {
+    return decodeURIComponent(value)
+  } catch {
+    return undefined // a lone %
+  }
+}
 
 async function loadHandlers(module: string): Promise<Handler[]> {
   const path = resolve(module)

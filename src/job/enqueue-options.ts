@@ -1,4 +1,5 @@
 /** Owns the options of one enqueue: checked here and turned into the *shape* that travels to Postgres. */
+import { constraintTag } from './constraints.ts'
 import { type Duration, toMs } from './duration.ts'
 import { LongshoreError } from './errors.ts'
 import { checkLabel, type Task } from './task.ts'
@@ -18,10 +19,12 @@ export interface JobOptions {
   queue?: string
   /** Jobs of the task with the same key are limited by its `concurrencyPerKey`: a tenant, an account. */
   concurrencyKey?: string
+  /** What a worker must have to run it, by declared property key: `{ gpu: 'a100' }`. Default: nothing. */
+  constraints?: Readonly<Record<string, string>>
 }
 
 /** What can be changed while a job has not started. */
-export type ChangeOptions = Pick<JobOptions, 'priority' | 'delay' | 'runAt'>
+export type ChangeOptions = Pick<JobOptions, 'priority' | 'delay' | 'runAt' | 'constraints'>
 
 /** What many jobs of one call have in common. The field names are those that `enqueue_jobs` reads. */
 export interface Shape {
@@ -40,8 +43,19 @@ export interface Shape {
 export type Change = Partial<Pick<Shape, 'priority' | 'runAt' | 'delayMs' | 'constraintTag'>>
 
 const LAST_RUN_AT_MS = 2 ** 42 - 1
-const KNOWN = ['priority', 'delay', 'runAt', 'attempts', 'tag', 'queue', 'concurrencyKey', 'id', 'tx']
-const KNOWN_CHANGES = ['priority', 'delay', 'runAt', 'tx']
+const KNOWN = [
+  'priority',
+  'delay',
+  'runAt',
+  'attempts',
+  'tag',
+  'queue',
+  'constraints',
+  'concurrencyKey',
+  'id',
+  'tx',
+]
+const KNOWN_CHANGES = ['priority', 'delay', 'runAt', 'constraints']
 
 export function toShape(task: Task, options: JobOptions): Shape {
   checkKeys(options, KNOWN)
@@ -52,7 +66,7 @@ export function toShape(task: Task, options: JobOptions): Shape {
     queue: options.queue === undefined ? task.queue : checkLabel('queue', options.queue),
     task: task.name,
     tag: options.tag === undefined ? task.tag : checkLabel('tag', options.tag),
-    constraintTag: 'c:',
+    constraintTag: constraintTag(options.constraints),
     maxAttempts: attempts,
     priority,
   }
@@ -75,6 +89,7 @@ export function toChange(options: ChangeOptions): Change {
     checkWhole('priority', options.priority, 0, 2047)
     change.priority = options.priority
   }
+  if (options.constraints !== undefined) change.constraintTag = constraintTag(options.constraints)
   if (Object.keys(change).length === 0) {
     throw new LongshoreError('JOB_INVALID', `nothing to change: give one of ${KNOWN_CHANGES.join(', ')}`)
   }

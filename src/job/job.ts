@@ -18,6 +18,9 @@ interface JobFacts {
   id: JobId
   task: string
   queue: string
+  tag: string
+  /** What a worker must have to run it; empty: nothing. */
+  constraints: Record<string, string>
   payload: unknown
   priority: number
   runAt: Date

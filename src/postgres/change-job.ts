@@ -2,6 +2,7 @@
 import type { Change } from '../job/enqueue-options.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { explainRefusedConstraint } from './refused-constraint.ts'
 import { inSchema } from './schema-name.ts'
 
 /** `running` and `finished`: too late, nothing was changed. */
@@ -13,9 +14,8 @@ export async function changeJob(
   id: JobId,
   change: Change,
 ): Promise<ChangeAnswer> {
-  const { rows } = await db.query(inSchema(schema, 'select longshore.change($1, $2) as answer'), [
-    id,
-    JSON.stringify(change),
-  ])
+  const { rows } = await db
+    .query(inSchema(schema, 'select longshore.change($1, $2) as answer'), [id, JSON.stringify(change)])
+    .catch(explainRefusedConstraint)
   return rows[0]?.['answer'] as ChangeAnswer
 }

@@ -2,6 +2,7 @@
 import type { Shape } from '../job/enqueue-options.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { explainRefusedConstraint } from './refused-constraint.ts'
 import { inSchema } from './schema-name.ts'
 
 export interface NewJob {
@@ -36,22 +37,28 @@ export async function enqueueJobs(
   const text = isChecked
     ? 'select longshore.enqueue_jobs($1, $2, $3, $4, true)::text[] as made'
     : 'select from longshore.enqueue_jobs($1, $2, $3, $4, false)'
-  const { rows } = await db.query(inSchema(schema, text), [
-    `[${[...numbers.keys()].join(',')}]`,
-    `{${jobs.map(job => job.id).join(',')}}`,
-    numbers.size === 1 ? null : `{${shapeNumbers.join(',')}}`,
-    jobs.map(job => job.payload).join('\n'),
-  ])
-  return isChecked ? new Set(rows[0]?.['made'] as string[]) : undefined
+  try {
+    const { rows } = await db.query(inSchema(schema, text), [
+      `[${[...numbers.keys()].join(',')}]`,
+      `{${jobs.map(job => job.id).join(',')}}`,
+      numbers.size === 1 ? null : `{${shapeNumbers.join(',')}}`,
+      jobs.map(job => job.payload).join('\n'),
+    ])
+    return isChecked ? new Set(rows[0]?.['made'] as string[]) : undefined
+  } catch (error) {
+    return explainRefusedConstraint(error)
+  }
 }
 
 /** Make sure that the lane for jobs of this shape exists. Not for a connection inside a user's transaction. */
 export async function makeLane(db: Queryable, schema: string, shape: Shape): Promise<void> {
-  await db.query(inSchema(schema, 'select longshore.make_lane($1, $2, $3, $4, $5)'), [
-    shape.queue,
-    shape.task,
-    shape.tag,
-    shape.constraintTag,
-    shape.concurrencyKey ?? '',
-  ])
+  await db
+    .query(inSchema(schema, 'select longshore.make_lane($1, $2, $3, $4, $5)'), [
+      shape.queue,
+      shape.task,
+      shape.tag,
+      shape.constraintTag,
+      shape.concurrencyKey ?? '',
+    ])
+    .catch(explainRefusedConstraint)
 }

@@ -1,7 +1,7 @@
 /**
- * Owns one connection of its own that listens for notifications and carries the small periodic calls (beat, upkeep),
- * so that neither waits behind jobs for a place in the pool. Reconnects by itself; `onGap` tells that notifications
- * may have been missed meanwhile.
+ * Owns one connection of its own that listens for notifications and carries the small periodic calls of the
+ * upkeep, so that they do not wait behind jobs for a place in the pool. Reconnects by itself; `onGap` tells that
+ * notifications may have been missed meanwhile.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'

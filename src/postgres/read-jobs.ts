@@ -1,4 +1,5 @@
 /** The verb *read*: jobs by id, from the unfinished and from the history. */
+import { parseConstraintTag } from '../job/constraints.ts'
 import type { FinishedJob, Job, StoredError } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
@@ -6,20 +7,16 @@ import { inSchema } from './schema-name.ts'
 
 const UNFINISHED = `
   select j.id, j.state, j.payload, j.attempts, j.max_attempts, j.created_at, j.started_at, j.worker_id, j.error,
-    longshore.priority_of(j.score) as priority, longshore.run_at_of(j.score) as run_at, l.task, l.queue,
-    null::timestamptz as finished_at, null::jsonb as result,
-    exists (
-      select from longshore.workers w
-      where w.expires_at > now() and w.dead_at is null and l.queue = any (w.queues) and l.task = any (w.tasks)
-        and l.tag = any (w.tags) and l.constraint_tag = any (w.constraint_tags)
-    ) as has_worker
+    longshore.priority_of(j.score) as priority, longshore.run_at_of(j.score) as run_at, l.task, l.queue, l.tag,
+    l.constraint_tag, null::timestamptz as finished_at, null::jsonb as result,
+    j.state <> 'running' and exists (select from longshore.eligible_workers(j.lane)) as has_worker
   from longshore.jobs j left join longshore.lanes l on l.id = j.lane
   where j.id = any ($1)`
 
 const FINISHED = `
   select f.id, f.state, f.payload, f.attempts, f.max_attempts, f.created_at, f.started_at, f.worker_id, f.error,
-    longshore.priority_of(f.score) as priority, longshore.run_at_of(f.score) as run_at, l.task, l.queue,
-    f.finished_at, f.result, false as has_worker
+    longshore.priority_of(f.score) as priority, longshore.run_at_of(f.score) as run_at, l.task, l.queue, l.tag,
+    l.constraint_tag, f.finished_at, f.result, false as has_worker
   from longshore.finished_jobs f left join longshore.lanes l on l.id = f.lane
   where f.id = any ($1)`
 
@@ -39,6 +36,8 @@ function toJob(row: Record<string, unknown>): Job {
     id: row['id'] as JobId,
     task: String(row['task']),
     queue: String(row['queue']),
+    tag: String(row['tag']),
+    constraints: parseConstraintTag(String(row['constraint_tag'] ?? 'c:')),
     payload: row['payload'],
     priority: row['priority'] as number,
     runAt: row['run_at'] as Date,

@@ -1,6 +1,7 @@
-/** The life of a worker's row: one per process start. */
+/** The life of a worker's row: one per life of a worker, see worker-life.ts. */
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { explainRefusedConstraint } from './refused-constraint.ts'
 import { inSchema } from './schema-name.ts'
 
 export interface WorkerFacts {
@@ -15,11 +16,10 @@ export interface WorkerFacts {
   leaseMs: number
 }
 
-/** Returns the id, new for each start. */
+/** Returns the id, new for each life. */
 export async function registerWorker(db: Queryable, schema: string, facts: WorkerFacts): Promise<number> {
-  const { rows } = await db.query(
-    inSchema(schema, 'select longshore.register_worker($1, $2, $3, $4, $5, $6, $7) as id'),
-    [
+  const { rows } = await db
+    .query(inSchema(schema, 'select longshore.register_worker($1, $2, $3, $4, $5, $6, $7) as id'), [
       facts.name,
       facts.queues,
       facts.tasks,
@@ -27,17 +27,29 @@ export async function registerWorker(db: Queryable, schema: string, facts: Worke
       facts.properties,
       facts.constraintTags,
       facts.leaseMs,
-    ],
-  )
+    ])
+    .catch(explainRefusedConstraint)
   return rows[0]?.['id'] as number
+}
+
+/** The next claim of this worker goes by these. Nothing happens when its row is gone. */
+export async function setProperties(
+  db: Queryable,
+  schema: string,
+  workerId: number,
+  { properties, constraintTags }: Pick<WorkerFacts, 'properties' | 'constraintTags'>,
+): Promise<void> {
+  await db
+    .query(inSchema(schema, 'select longshore.set_properties($1, $2, $3)'), [
+      workerId,
+      properties,
+      constraintTags,
+    ])
+    .catch(explainRefusedConstraint)
 }
 
 export async function unregisterWorker(db: Queryable, schema: string, workerId: number): Promise<void> {
   await db.query(inSchema(schema, 'delete from longshore.workers where id = $1'), [workerId])
-}
-
-export async function beat(db: Queryable, schema: string, workerId: number): Promise<void> {
-  await db.query(inSchema(schema, 'select longshore.beat($1)'), [workerId])
 }
 
 /** Whether whoever makes a job ready must ring this worker. */
@@ -53,15 +65,19 @@ export async function setListening(
   ])
 }
 
-/** The tasks of these lanes, by lane id. */
+/** The tasks of these lanes, and of the lanes without keys of these tasks, by lane id. */
 export async function readLanes(
   db: Queryable,
   schema: string,
-  lanes: number[],
+  wanted: { lanes?: number[]; tasks?: string[] },
 ): Promise<Map<number, string>> {
   const { rows } = await db.query(
-    inSchema(schema, 'select id, task from longshore.lanes where id = any ($1)'),
-    [lanes],
+    inSchema(
+      schema,
+      `select id, task from longshore.lanes where id = any ($1)
+       union all select id, task from longshore.lanes where task = any ($2) and concurrency_key = ''`,
+    ),
+    [wanted.lanes ?? [], wanted.tasks ?? []],
   )
   return new Map(rows.map(row => [row['id'] as number, row['task'] as string]))
 }

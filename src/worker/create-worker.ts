@@ -1,21 +1,25 @@
 /**
  * The worker: claims jobs, runs them, settles them. Options are checked here; `worker-life.ts` is one life of it,
- * `exchange-loop.ts` the traffic with Postgres, `run-job.ts` one run, `wake-up.ts` how it learns of new jobs.
+ * `succession.ts` what follows when one has died, `exchange-loop.ts` the traffic with Postgres, `run-job.ts` one run, `wake-up.ts` how it learns of new jobs.
  */
 import { hostname } from 'node:os'
+import { constraintTags } from '../job/constraints.ts'
 import { type Duration, toMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { checkLabel, type Handler } from '../job/task.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
+import { portableConfig } from '../postgres/heartbeat.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
+import type { WorkerFacts } from '../postgres/register-worker.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import { readWorkerSettings, type WorkerSettings } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
-import { beginLife, type WorkerLife } from './worker-life.ts'
+import { beginLives, type Lives } from './succession.ts'
+import { beginLife } from './worker-life.ts'
 
 export interface WorkerOptions extends Partial<WorkerSettings> {
   /** Where Postgres is: a connection string or `pg` settings. Default: `DATABASE_URL`. */
@@ -28,10 +32,19 @@ export interface WorkerOptions extends Partial<WorkerSettings> {
   tags?: readonly string[]
   /** The queues it serves. Default: the queues of its tasks. */
   queues?: readonly string[]
+  /** What it has, by declared property key: `{ gpu: 'a100', mem: 'high' }`. Default: nothing. */
+  properties?: Readonly<Record<string, string>>
   /** Shown in logs and tables. Default: host name and process id. */
   name?: string
   /** How long a handler may take to return after its signal fired. Default `'5s'`. */
   abortGrace?: Duration
+  /**
+   * How long Postgres waits for a sign of life before it gives this worker's jobs to others, 100 ms to 1 h. A thread of
+   * its own beats each third of it. Default `'15s'`.
+   */
+  lease?: Duration
+  /** How long the event loop may be blocked before the beats stop, 100 ms to 1 d. Default `'5m'`. */
+  stall?: Duration
   /** Largest result in bytes of JSON, at most 4 MiB. Default 256 KiB. */
   maxResultBytes?: number
   logger?: Logger
@@ -43,10 +56,15 @@ export interface StopOptions {
 }
 
 export interface Worker {
-  /** Resolves when it claims jobs, to the id of this start. */
+  /** Resolves when it claims jobs, to the id of its life: a worker that lost its lease begins another by itself. */
   start(): Promise<{ id: number }>
   /** Claims no more, lets running jobs end within the deadline, gives back what does not, and closes. */
   stop(options?: StopOptions): Promise<void>
+  /**
+   * It has these properties from now on, also after a later `start()`. Resolves when it claims no more jobs by what it
+   * had before; those that it has claimed are run.
+   */
+  setProperties(properties: Readonly<Record<string, string>>): Promise<void>
 }
 
 /** Two exchanges under way, and one for what comes between. */
@@ -61,6 +79,9 @@ export function createWorker(options: WorkerOptions): Worker {
   const postgres = options.postgres ?? process.env['DATABASE_URL'] ?? ''
   const handlers = byTask(options.handlers)
   const abortGraceMs = toMs(options.abortGrace ?? '5s', 'abortGrace')
+  const leaseMs = toMsWithin(options.lease ?? '15s', 'lease', 100, 3_600_000)
+  const stallMs = toMsWithin(options.stall ?? '5m', 'stall', 100, 86_400_000)
+  if (typeof postgres === 'object') portableConfig(postgres) // throws
   const maxResultBytes = options.maxResultBytes ?? 256 * 1024
   if (!(maxResultBytes > 0 && maxResultBytes <= MOST_RESULT_BYTES)) {
     throw new LongshoreError(
@@ -69,44 +90,66 @@ export function createWorker(options: WorkerOptions): Worker {
     )
   }
   const tasks = options.handlers.map(handler => handler.task)
-  const facts = {
+  const facts: WorkerFacts = {
     name: checkLabel('name', options.name ?? `${hostname().slice(0, 150)}:${process.pid}`, 200),
     queues: distinct(
       options.queues?.map(queue => checkLabel('queue', queue)) ?? tasks.map(task => task.queue),
     ),
     tasks: [...handlers.keys()],
     tags: distinct(options.tags?.map(tag => checkLabel('tag', tag)) ?? tasks.map(task => task.tag)),
-    properties: {},
-    constraintTags: ['c:'],
-    leaseMs: 15_000,
+    properties: { ...options.properties },
+    constraintTags: constraintTags(options.properties),
+    leaseMs,
   }
 
-  const begin = async (): Promise<WorkerLife> => {
+  const begin = async (): Promise<Lives> => {
     const pool = openPool(postgres, CONNECTIONS, error =>
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
     )
     try {
       await withRetry(() => checkDatabase(pool, schema), { ...PAUSES, isTransient: isTransientError })
       await registerTasks(pool, schema, tasks)
-      const life = await beginLife({
-        pool,
-        postgres,
-        schema,
-        facts,
-        settings,
-        handlers,
-        abortGraceMs,
-        maxResultBytes,
+      return await beginLives({
+        begin: earlier =>
+          beginLife(
+            {
+              pool,
+              postgres,
+              schema,
+              facts,
+              settings,
+              handlers,
+              abortGraceMs,
+              maxResultBytes,
+              stallMs,
+              logger,
+            },
+            earlier,
+          ),
+        onEnd: () => pool.end(),
         logger,
       })
-      return { workerId: life.workerId, end: deadlineMs => life.end(deadlineMs).finally(() => pool.end()) }
     } catch (error) {
       await pool.end()
       throw error
     }
   }
 
-  let life: Promise<WorkerLife> | undefined
+  let life: Promise<Lives> | undefined
+  let lastChange: Promise<unknown> = Promise.resolve()
+
+  const changeProperties = async (had: Pick<WorkerFacts, 'properties' | 'constraintTags'>) => {
+    const { properties, constraintTags } = facts
+    const running = await life?.catch(() => undefined)
+    Object.assign(facts, had)
+    try {
+      await withRetry(async () => running?.setProperties(had), { ...PAUSES, isTransient: isTransientError })
+    } catch (error) {
+      Object.assign(facts, { properties, constraintTags })
+      throw error
+    }
+  }
+
   return {
     async start() {
       life ??= begin().catch(error => {
@@ -121,6 +164,13 @@ export function createWorker(options: WorkerOptions): Worker {
       const begun = await stopped?.catch(() => undefined) // a start that failed has nothing to stop
       await begun?.end(deadlineMs)
       if (life === stopped) life = undefined
+    },
+    async setProperties(properties) {
+      const had = { properties: { ...properties }, constraintTags: constraintTags(properties) }
+      // One after another, so that the last call wins.
+      const change = lastChange.then(() => changeProperties(had))
+      lastChange = change.catch(() => undefined) // whoever asked is told
+      await change
     },
   }
 }
@@ -146,6 +196,15 @@ function byTask(handlers: readonly Handler[]): Map<string, Handler> {
     )
   }
   return found
+}
+
+function toMsWithin(duration: Duration, what: string, least: number, most: number): number {
+  const ms = toMs(duration, what)
+  if (ms >= least && ms <= most) return ms
+  throw new LongshoreError(
+    'CONFIG_INVALID',
+    `${what} must be between ${least} and ${most} ms; got ${duration}`,
+  )
 }
 
 const distinct = (texts: string[]) => [...new Set(texts)]

@@ -38,6 +38,8 @@ const LOOK_AGAIN_MS = 2
 
 export function createExchangeLoop(options: {
   settings: WorkerSettings
+  /** Permits that are taken from the start, by handlers of an earlier life. */
+  taken: number
   exchange: (outcomes: readonly Outcome[], limit: number) => Promise<Exchange>
   /** Starts the jobs; each takes one permit until `freePermit`. */
   onClaimed: (jobs: ClaimedJob[]) => void
@@ -59,7 +61,7 @@ export function createExchangeLoop(options: {
   let busyRounds = 0
   let calls = 0
   const underWay = new Set<Promise<void>>()
-  let taken = 0 // permits: jobs whose handler has not returned
+  let taken = options.taken // permits: jobs whose handler has not returned
   let reserved = 0 // permits asked for in calls under way
   let batch = settings.claimBatchSize
   let hasBacklog = false // the last claim came back full

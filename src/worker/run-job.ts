@@ -238,8 +238,8 @@ export class Run {
   }
 
   /**
-   * A stop gives the attempt back, and so does a cancel: Postgres knows of it. What cannot get better fails at once; the
-   * rest is tried again while it may.
+   * A stop gives the attempt back, and so does a cancel: Postgres knows of it; a lost lease has nothing to say. What cannot
+   * get better fails at once; the rest is tried again while it may.
    */
   #failure(thrown: unknown): Outcome {
     const { claimed } = this

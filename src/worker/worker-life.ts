@@ -1,6 +1,7 @@
 /**
- * One life of a worker, from registration to deregistration: wires the exchange loop, the runs, the wake-up, the beat and
- * the upkeep together, and takes them down in order.
+ * One life of a worker, from registration to deregistration: wires the exchange loop, the runs, the wake-up, the
+ * heartbeat and the upkeep together, and takes them down in order. A life whose lease ran out has died: nothing it says
+ * counts any more, and `succession.ts` begins the next.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { LongshoreError } from '../job/errors.ts'
@@ -8,15 +9,16 @@ import type { JobId } from '../job/job-id.ts'
 import type { Handler } from '../job/task.ts'
 import { completeJob } from '../postgres/complete-job.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
-import { openListener } from '../postgres/listener.ts'
+import { startHeartbeat } from '../postgres/heartbeat.ts'
+import { type Listener, openListener } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import {
-  beat,
   readCancelled,
   readLanes,
   readLeases,
   registerWorker,
   setListening,
+  setProperties,
   unregisterWorker,
   type WorkerFacts,
 } from '../postgres/register-worker.ts'
@@ -31,10 +33,15 @@ import { createWakeUp } from './wake-up.ts'
 
 export interface WorkerLife {
   readonly workerId: number
+  /** Resolves if it dies; it must be ended all the same. */
+  readonly died: Promise<void>
+  /** Resolves when the claims that went by what it had before are over. */
+  setProperties(had: Pick<WorkerFacts, 'properties' | 'constraintTags'>): Promise<void>
   end(deadlineMs: number): Promise<void>
+  /** How many handlers are still inside; from now on `onReturn` is called as each of them returns. */
+  handOver(onReturn: () => void): number
 }
 
-const BEAT_MS = 5000
 /** How long a stopping worker keeps trying to settle its last runs. */
 const LAST_SETTLE_MS = 10_000
 const UNREGISTER_MS = 2000
@@ -44,7 +51,7 @@ const MOST_KNOWN_LANES = 10_000
 /** A lost reply may have committed a claim; its transaction may still be under way when we first look. */
 const LEASE_CHECKS_MS = [1000, 5000, 30_000]
 
-export async function beginLife(given: {
+export interface LifeOptions {
   pool: Pool
   postgres: PostgresConfig
   schema: string
@@ -53,14 +60,23 @@ export async function beginLife(given: {
   handlers: ReadonlyMap<string, Handler>
   abortGraceMs: number
   maxResultBytes: number
+  stallMs: number
   logger: Logger
-}): Promise<WorkerLife> {
+}
+
+/** `earlier`: the life that died before it; the handlers it left behind keep their permits. */
+export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promise<WorkerLife> {
   const { pool, schema, handlers } = given
   const workerId = await registerWorker(pool, schema, given.facts)
   const logger = given.logger.child({ worker: workerId })
   /** The tasks of lanes. */
-  const lanes = new Map<number, string>()
-  let isEnding = false
+  const lanes = await readLanes(pool, schema, { tasks: given.facts.tasks })
+  let isEnding = false // starts no more
+  let isDead = false
+  let onDeath: () => void = () => undefined
+  const died = new Promise<void>(resolve => {
+    onDeath = resolve
+  })
 
   // Every run whose lease this worker holds in Postgres, also those whose outcome is not settled yet.
   const runs = new Map<JobId, Run>()
@@ -72,20 +88,23 @@ export async function beginLife(given: {
   let onAllReported: (() => void) | undefined
   let inside = 0 // handlers that have not returned, and jobs that wait to run alone
   let onReturned: (() => void) | undefined
+  let onReturn = () => loop.freePermit()
+  const handlerReturned = () => {
+    inside--
+    onReturn()
+    onReturned?.()
+  }
 
   const runSettings: RunSettings = {
     abortGraceMs: given.abortGraceMs,
     maxResultBytes: given.maxResultBytes,
     logger,
     onOutcome: outcome => {
-      loop.settle(outcome)
+      if (isDead) runs.delete(outcome.id)
+      else loop.settle(outcome)
       if (--unreported === 0) onAllReported?.()
     },
-    onReturn: () => {
-      inside--
-      loop.freePermit()
-      onReturned?.()
-    },
+    onReturn: handlerReturned,
     complete: (job, work) => completeJob(completePool(), schema, workerId, job, work),
     onCompleted: job => {
       if (holds(job)) runs.delete(job.id)
@@ -184,7 +203,7 @@ export async function beginLife(given: {
     }
     const token = jobs[0]?.leaseToken ?? ''
     unstartedClaims.add(token)
-    readLanes(pool, schema, [...new Set(unknown.map(job => job.lane))])
+    readLanes(pool, schema, { lanes: [...new Set(unknown.map(job => job.lane))] })
       .then(
         read => {
           if (lanes.size > MOST_KNOWN_LANES) lanes.clear()
@@ -248,48 +267,90 @@ export async function beginLife(given: {
     )
   }
 
-  const die = () => undefined
-
   const wakeUp = createWakeUp({
     pollIntervalMs: given.settings.pollIntervalMs,
     setListening: isListening => setListening(pool, schema, workerId, isListening),
     look: () => loop.look(),
     onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
   })
+  inside = earlier?.handOver(handlerReturned) ?? 0
   const loop = createExchangeLoop({
     settings: given.settings,
+    taken: inside,
     exchange: (outcomes, limit) => settleAndClaim(pool, schema, workerId, outcomes, limit),
     onClaimed: startJobs,
     onSettled: outcome => {
       if (holds(outcome)) runs.delete(outcome.id)
     },
     onUnclearClaim: checkLeasesSoon,
-    onDead: die,
+    onDead: () => die(),
     onIdle: () => wakeUp.onIdle(),
     onFull: () => wakeUp.onFull(),
     logger,
   })
 
+  /** Postgres has given this worker up: its jobs are being or have been rescued. */
+  const die = () => {
+    if (isDead) return
+    isDead = true
+    isEnding = true
+    logger.warn(
+      { leaseMs: given.facts.leaseMs, runs: runs.size },
+      'this worker gave no sign of life for longer than its lease: its jobs go to others, its handlers are told by LEASE_LOST, and it begins anew. Was the machine suspended or cut off, or the event loop blocked for longer than `stall`? Else give it a longer `lease`',
+    )
+    wakeUp.stop()
+    for (const timer of leaseChecks) clearTimeout(timer)
+    loop.stopClaiming()
+    loop.close()
+    const reason = new LongshoreError('LEASE_LOST', 'the worker lost its lease; the job runs elsewhere')
+    for (const run of runs.values()) run.abort(reason)
+    onDeath()
+  }
+
+  const heartbeat = startHeartbeat({
+    postgres: given.postgres,
+    schema,
+    workerId,
+    leaseMs: given.facts.leaseMs,
+    stallMs: given.stallMs,
+    onDead: die,
+    onCancelled: abortCancelled,
+    onError: error => logger.warn({ err: error }, 'the heartbeat missed a beat; trying again'),
+  })
+  const unregister = () => {
+    const unregistered = unregisterWorker(pool, schema, workerId).catch(error =>
+      logger.warn({ err: error }, 'could not deregister; the row is left behind'),
+    )
+    return Promise.race([unregistered, pause(UNREGISTER_MS, undefined, { ref: false })])
+  }
+
   let upkeep: Upkeep | undefined
   const bell = channelName(schema, `worker_${workerId}`)
-  const listener = await openListener({
-    postgres: given.postgres,
-    channels: [bell, channelName(schema, 'due')],
-    onNotify: (channel, payload) => {
-      if (channel !== bell) upkeep?.onDue()
-      else if (payload === 'cancel') abortCancelled()
-      else wakeUp.onRing()
-    },
-    onGap: () => {
-      abortCancelled()
-      wakeUp.onRing()
-    },
-    onError: error => logger.warn({ err: error }, 'the listening connection broke; reconnecting'),
-  })
+  let listener: Listener | undefined
+  try {
+    listener = await openListener({
+      postgres: given.postgres,
+      channels: [bell, channelName(schema, 'due')],
+      onNotify: (channel, payload) => {
+        if (channel !== bell) upkeep?.onDue()
+        else if (payload === 'cancel') abortCancelled()
+        else wakeUp.onRing()
+      },
+      onGap: () => {
+        abortCancelled()
+        wakeUp.onRing()
+      },
+      onError: error => logger.warn({ err: error }, 'the listening connection broke; reconnecting'),
+    })
+    await heartbeat.begun
+  } catch (error) {
+    wakeUp.stop()
+    loop.close()
+    await Promise.all([heartbeat.stop(), listener?.close()])
+    await unregister()
+    throw error
+  }
   upkeep = startUpkeep({ db: listener, pool, schema, holder: `worker ${workerId}`, logger })
-  const beats = setInterval(() => {
-    beat(listener, schema, workerId).catch(error => logger.info({ err: error }, 'a beat was missed'))
-  }, BEAT_MS)
   loop.look()
 
   const allReported = (ms: number) =>
@@ -318,16 +379,18 @@ export async function beginLife(given: {
     await allReported(deadlineMs)
     for (const run of runs.values()) run.abort(new LongshoreError('WORKER_STOPPED', 'the worker is stopping'))
     await allReported(given.abortGraceMs + 100)
-    const unsettled = await Promise.race([lastSettles(), pause(LAST_SETTLE_MS, 'unsettled', { ref: false })])
+    // What a dead life would settle is lost already.
+    const unsettled = await Promise.race([
+      died,
+      lastSettles(),
+      pause(LAST_SETTLE_MS, 'unsettled', { ref: false }),
+    ])
     if (unsettled)
       logger.error('stopping with runs that could not be settled: somebody holds them, or Postgres is away')
     loop.close()
-    clearInterval(beats)
-    await upkeep.stop()
-    const unregistered = unregisterWorker(pool, schema, workerId).catch(error =>
-      logger.warn({ err: error }, 'could not deregister; the row is left behind'),
-    )
-    await Promise.race([unregistered, pause(UNREGISTER_MS, undefined, { ref: false })])
+    await Promise.all([heartbeat.stop(), upkeep.stop()])
+    // The row of a dead life goes when its jobs have been rescued.
+    if (!isDead) await unregister()
     await listener.close()
     await completions?.end()
   }
@@ -335,9 +398,20 @@ export async function beginLife(given: {
   let ended: Promise<void> | undefined
   return {
     workerId,
+    died,
+    async setProperties(had) {
+      if (isEnding) return
+      await setProperties(pool, schema, workerId, had)
+      await loop.answered() // calls under way may go by what it had before
+      if (!isEnding) loop.look()
+    },
     end(deadlineMs) {
       ended ??= end(deadlineMs)
       return ended
+    },
+    handOver(onLeft) {
+      onReturn = onLeft
+      return inside
     },
   }
 }

@@ -33,7 +33,8 @@ describe('longshore', () => {
   it('tells what it can do, and its version', async () => {
     const help = await run(['--help'])
     expect(help.code).toBe(0)
-    for (const command of ['migrate', 'relay', 'worker', 'dev']) expect(help.stdout).toContain(command)
+    for (const command of ['migrate', 'properties', 'relay', 'worker', 'dev'])
+      expect(help.stdout).toContain(command)
     expect((await run(['--version'])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
   })
 
@@ -48,7 +49,7 @@ describe('longshore', () => {
   })
 
   it('ends with 2 and says what to set when no database is given', async () => {
-    for (const command of [['migrate'], ['relay'], ['worker', 'x.js']]) {
+    for (const command of [['migrate'], ['properties'], ['relay'], ['worker', 'x.js']]) {
       const { code, stderr } = await run(command, {})
       expect(code).toBe(2)
       expect(stderr).toContain('set DATABASE_URL [CONFIG_INVALID]')
@@ -111,6 +112,46 @@ describe('longshore', () => {
     expect((await worker.ended).code).toBe(0)
     expect(await database.rows('select from longshore.workers')).toEqual([])
     await producer.close()
+  })
+
+  it('[C1] properties shows the declared keys and declares others, at most three', async () => {
+    expect((await run(['properties'])).stdout).toBe('gpu\nmem\nregion\n')
+    const fourth = await run(['properties', 'gpu', 'mem', 'region', 'zone'])
+    expect(fourth.code).toBe(2)
+    expect(fourth.stderr).toContain('gpu, mem, region, zone are 4 keys, at most 3 are possible')
+    expect(fourth.stderr).toContain('[CONSTRAINT_INVALID]')
+    expect((await run(['properties', 'zone', 'gpu', '--json'])).stdout).toBe(
+      '{"schema":"longshore","keys":["zone","gpu"]}\n',
+    )
+    expect((await run(['properties', '--none'])).stdout).toBe('no keys are declared\n')
+    expect((await run(['properties', '--json'])).stdout).toBe('{"schema":"longshore","keys":[]}\n')
+    expect((await run(['properties', '--none', 'gpu'])).code).toBe(2)
+    await run(['properties', 'gpu', 'mem', 'region'])
+  })
+
+  it('[C9] worker takes --properties, and refuses undeclared and malformed ones', async () => {
+    const tasks = module(
+      'propertied.mjs',
+      'export default [{ task: { name: "t", queue: "q", tag: "t", maxAttempts: 1 }, run() {} }]',
+    )
+    const worker = longshore(['worker', tasks, '--properties', 'mem=high,gpu=a%2C100 %25'])
+    await worker.says('running')
+    expect(await database.rows('select properties from longshore.workers')).toEqual([
+      { properties: { mem: 'high', gpu: 'a,100 %' } },
+    ])
+    worker.child.kill('SIGTERM')
+    await worker.ended
+    for (const [pairs, message] of [
+      ['zone=a', 'property key "zone" is not declared; declared are: gpu, mem, region'],
+      ['gpu', 'takes pairs like gpu=a100,mem=high'],
+      ['gpu=50%', 'takes pairs like'],
+      ['gpu=a,gpu=b', 'each key once'],
+      ['__proto__=a', '"__proto__" is not a valid key'],
+    ] as const) {
+      const { code, stderr } = await run(['worker', tasks, '--properties', pairs])
+      expect(stderr).toContain(message)
+      expect(code).toBe(2)
+    }
   })
 
   it('relay leads until SIGTERM', async () => {

@@ -1,4 +1,5 @@
 /** A worker that is only a row: its claims and settles are made by the test, step by step. */
+import { constraintTags } from '../../src/job/constraints.ts'
 import type { TestDatabase } from './database.ts'
 
 export interface Claimed {
@@ -17,15 +18,31 @@ interface Client {
   query(text: string, values: unknown[]): Promise<{ rows: unknown[] }>
 }
 
-export async function workByHand(database: TestDatabase, tasks: string[], tags = ['default']) {
+export async function workByHand(
+  database: TestDatabase,
+  tasks: string[],
+  tags = ['default'],
+  properties: Record<string, string> = {},
+) {
   const [row] = await database.rows<{ id: number }>(
-    `insert into longshore.workers (name, queues, tasks, tags, constraint_tags)
-     values ('by hand', '{default}', $1, $2, '{c:}') returning id`,
-    [tasks, tags],
+    `insert into longshore.workers (name, queues, tasks, tags, properties, constraint_tags)
+     values ('by hand', '{default}', $1, $2, $3, $4) returning id`,
+    [tasks, tags, properties, constraintTags(properties)],
   )
   const id = row?.id as number
   const on = async <Row>(client: Client | undefined, text: string, values: unknown[]) =>
     client ? ((await client.query(text, values)).rows as Row[]) : database.rows<Row>(text, values)
+
+  const settle = async (client: Client | undefined, outcomes: unknown[]) => {
+    const [answer] = await on<{ busy: string | null; lost: string | null }>(
+      client,
+      'select busy, lost from longshore.settle_and_claim($1, $2, $3, $4, $5, 0)',
+      [id, ...outcomes],
+    )
+    const told = (ids: string | null | undefined, said: string) =>
+      (ids?.split(',') ?? []).map(job => ({ id: job, answer: said }))
+    return [...told(answer?.busy, 'busy'), ...told(answer?.lost, 'lost')]
+  }
 
   return {
     id,
@@ -42,18 +59,10 @@ export async function workByHand(database: TestDatabase, tasks: string[], tags =
     /** Successes; answers only for what was not settled. */
     settle: (jobs: Settling[], client?: Client, results: object | null = null) => {
       const sorted = [...jobs].sort((a, b) => (a.id < b.id ? -1 : 1))
-      return on<{ id: string; answer: string }>(
-        client,
-        "select id, answer from longshore.settle($1, $2, $3, $4, null) where answer <> 'freed'",
-        [id, sorted.map(job => job.id), sorted.map(job => job.token), results],
-      )
+      return settle(client, [sorted.map(job => job.id), sorted.map(job => job.token), results, null])
     },
     settleOthers: (others: object[], client?: Client) =>
-      on<{ id: string; answer: string }>(
-        client,
-        "select id, answer from longshore.settle($1, '{}', '{}', null, $2) where answer <> 'freed'",
-        [id, JSON.stringify(others)],
-      ),
+      settle(client, ['{}', '{}', null, JSON.stringify(others)]),
   }
 }
 

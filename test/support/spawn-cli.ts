@@ -1,4 +1,4 @@
-/** The command line as a user runs it: a process of its own, with a bare environment. */
+/** The command line, or another script, as a user runs it: a process of its own, with a bare environment. */
 import { type ChildProcess, spawn } from 'node:child_process'
 
 export interface Cli {
@@ -8,8 +8,11 @@ export interface Cli {
   readonly ended: Promise<{ code: number | null; stdout: string; stderr: string }>
 }
 
-export function spawnCli(args: string[], env: Record<string, string> = {}): Cli {
-  const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], {
+export const spawnCli = (args: string[], env: Record<string, string> = {}): Cli =>
+  spawnScript('src/cli/main.ts', args, env)
+
+export function spawnScript(script: string, args: string[], env: Record<string, string> = {}): Cli {
+  const child = spawn(process.execPath, ['--import', 'tsx', script, ...args], {
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })

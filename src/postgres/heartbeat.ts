@@ -1,0 +1,232 @@
+/**
+ * Owns the parent's side of the heartbeat: a thread that tells Postgres that one life of a worker goes on, and tells
+ * the worker what Postgres says of it. The thread is replaced when it fails. See heartbeat-thread.mjs for the other side.
+ */
+import { basename } from 'node:path'
+import { Worker as Thread } from 'node:worker_threads'
+import { LongshoreError } from '../job/errors.ts'
+import { messageOf } from '../job/stored-error.ts'
+import { pauseMs } from '../runtime/retry.ts'
+import { connectionConfig } from './connect.ts'
+import { heartbeatFile } from './heartbeat-thread.mjs'
+import type { PostgresConfig } from './postgres-config.ts'
+import { inSchema } from './schema-name.ts'
+
+export interface Heartbeat {
+  /** Resolves when the first beat has been answered; rejects when none is within ten seconds. */
+  readonly begun: Promise<void>
+  /** Resolves when the thread is gone. Nothing is told any more from now on. */
+  stop(): Promise<void>
+}
+
+export interface HeartbeatOptions {
+  postgres: PostgresConfig
+  schema: string
+  workerId: number
+  /** A beat each third of it. */
+  leaseMs: number
+  /** Beats stop while the main thread has not run for this long: whoever is stuck for good must lose its jobs. */
+  stallMs: number
+  /** The life is over: its jobs are being or have been rescued. Told once; there are no more beats. */
+  onDead: () => void
+  /** Somebody cancelled jobs that this worker runs. Told at each beat while there are any. */
+  onCancelled: () => void
+  /** What it could not do; it goes on by itself. */
+  onError: (error: Error) => void
+}
+
+type Told =
+  | { event: 'begun' | 'dead' | 'cancelled' }
+  | { event: 'problem'; message: string; code?: string }
+  | { event: 'password'; id: number }
+
+const BEGIN_MS = 10_000
+const STOP_MS = 2000
+/** Below this a connection can hardly be made. */
+const LEAST_CALL_MS = 100
+const LONGEST_TICK_MS = 1000
+const PAUSES = { firstMs: 50, maxMs: 2000 }
+
+export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
+  const data = heartbeatData(options)
+  const lastTick = new BigInt64Array(data.ticks)
+  // One clock for both threads: it counts from the start of the machine.
+  const tick = () => void Atomics.store(lastTick, 0, process.hrtime.bigint())
+  tick()
+  const ticking = setInterval(tick, Math.min(LONGEST_TICK_MS, options.stallMs / 4)).unref()
+  const begun = promiseOfBegin()
+  let thread: Thread | undefined
+  let restart: NodeJS.Timeout | undefined
+  let failures = 0
+  let isOver = false
+
+  const over = () => {
+    isOver = true
+    clearInterval(ticking)
+    clearTimeout(restart)
+    begun.resolve()
+  }
+
+  const onTold = (from: Thread, told: Told) => {
+    if (isOver) return
+    switch (told.event) {
+      case 'begun':
+        failures = 0
+        return begun.resolve()
+      case 'cancelled':
+        return options.onCancelled()
+      case 'problem': {
+        const error = Object.assign(new Error(told.message), told.code ? { code: told.code } : {})
+        begun.because(error)
+        return options.onError(error)
+      }
+      case 'password':
+        return void answerPassword(from, told.id)
+      case 'dead':
+        over()
+        return options.onDead()
+    }
+  }
+
+  const answerPassword = async (from: Thread, id: number) => {
+    try {
+      from.postMessage({ verb: 'password', id, password: await data.password?.() })
+    } catch (error) {
+      from.postMessage({ verb: 'password', id, problem: messageOf(error) })
+    }
+  }
+
+  const begin = () => {
+    const { password: _, ...longshoreHeartbeat } = data
+    try {
+      // Not the flags of this process: a loader or an instrumentation has no business there, and costs its start.
+      const next = new Thread(heartbeatFile, { workerData: { longshoreHeartbeat }, execArgv: [] })
+      thread = next
+      next.unref()
+      next.on('message', told => onTold(next, told as Told))
+      next.on('error', error => isOver || options.onError(error as Error))
+      next.on('exit', code => failed(`ended with ${code}`))
+    } catch (error) {
+      failed(`could not be started: ${messageOf(error)}`)
+    }
+  }
+
+  const failed = (how: string) => {
+    if (isOver) return
+    failures++
+    const error = new Error(`the heartbeat's thread ${how}; it is started again`)
+    begun.because(error)
+    options.onError(error)
+    restart = setTimeout(begin, pauseMs(failures, PAUSES)).unref()
+  }
+  begin()
+
+  const stop = async () => {
+    over()
+    if (!thread || thread.threadId === -1) return
+    const stopped = thread
+    // From here on it is waited for.
+    stopped.ref()
+    await new Promise<void>(resolve => {
+      const patience = setTimeout(resolve, STOP_MS)
+      stopped.once('exit', () => {
+        clearTimeout(patience)
+        resolve()
+      })
+      stopped.postMessage({ verb: 'stop' })
+    })
+    await stopped.terminate()
+  }
+
+  let stopped: Promise<void> | undefined
+  return {
+    begun: begun.promise,
+    stop() {
+      stopped ??= stop()
+      return stopped
+    },
+  }
+}
+
+function promiseOfBegin() {
+  let resolve: () => void = () => undefined
+  let reject: (error: Error) => void = () => undefined
+  let reason: Error | undefined
+  const promise = new Promise<void>((yes, no) => {
+    resolve = yes
+    reject = no
+  })
+  promise.catch(() => undefined) // whoever waits is told; perhaps nobody does yet
+  const giveUp = () =>
+    reject(
+      new LongshoreError('STORE_UNAVAILABLE', `no beat was answered in ${BEGIN_MS} ms: ${reason?.message}`, {
+        cause: reason,
+      }),
+    )
+  // A main thread that was busy meanwhile reads its messages first.
+  const limit = setTimeout(() => setImmediate(giveUp), BEGIN_MS)
+  return {
+    promise,
+    because(error: Error) {
+      reason = error
+    },
+    resolve() {
+      clearTimeout(limit)
+      resolve()
+    },
+  }
+}
+
+function heartbeatData(options: HeartbeatOptions) {
+  const { config, password } = portableConfig(options.postgres)
+  return {
+    config,
+    password,
+    asksPassword: password !== undefined,
+    text: inSchema(options.schema, 'select is_alive, has_cancelled from longshore.beat($1)'),
+    workerId: options.workerId,
+    beatMs: options.leaseMs / 3,
+    callMs: Math.max(LEAST_CALL_MS, options.leaseMs / 3),
+    stallMs: options.stallMs,
+    ticks: new SharedArrayBuffer(8),
+  }
+}
+
+/**
+ * What can be handed to a thread. A password function stays here and is asked from there; any other function, or an
+ * open TLS context, is refused: to leave it out would connect in another way than the user said.
+ */
+export function portableConfig(postgres: PostgresConfig) {
+  if (!/^heartbeat-thread\.m?js$/.test(basename(heartbeatFile))) {
+    throw new LongshoreError(
+      'CONFIG_INVALID',
+      'longshore was bundled into another file, and its heartbeat cannot be started from there: mark longshore as external',
+    )
+  }
+  const { password, ...config } = connectionConfig(postgres)
+  const settings: [string, unknown][] = Object.entries({ ...config, ssl: undefined })
+  if (typeof config.ssl === 'object') {
+    // The driver hides `key` in the user's own object, and what is hidden does not travel.
+    config.ssl = { ...config.ssl, ...(config.ssl.key ? { key: config.ssl.key } : {}) }
+    for (const [key, value] of Object.entries(config.ssl)) settings.push([`ssl.${key}`, value])
+  }
+  const stuck = settings.filter(([, value]) => !canTravel(value)).map(([key]) => key)
+  if (stuck.length > 0) {
+    throw new LongshoreError(
+      'CONFIG_INVALID',
+      `postgres: ${stuck.join(', ')} cannot be handed to the thread of the heartbeat: use plain values (for TLS: ca, cert, key, servername, rejectUnauthorized); only password may be a function`,
+    )
+  }
+  return typeof password === 'function'
+    ? { config, password: password as () => string | Promise<string> }
+    : { config: { ...config, ...(password === undefined ? {} : { password }) }, password: undefined }
+}
+
+function canTravel(value: unknown): boolean {
+  try {
+    structuredClone(value)
+    return true
+  } catch {
+    return false
+  }
+}

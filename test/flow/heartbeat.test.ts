@@ -1,0 +1,348 @@
+import type { Worker as Thread } from 'node:worker_threads'
+import { pino } from 'pino'
+import { afterEach, describe, expect, it } from 'vitest'
+import { createWorker, defineTask, type WorkerOptions } from '../../src/index.ts'
+import { portableConfig, startHeartbeat } from '../../src/postgres/heartbeat.ts'
+import { workByHand } from '../support/by-hand.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { counter, eventually, gate } from '../support/signals.ts'
+import { type Cli, spawnScript } from '../support/spawn-cli.ts'
+
+const database = useDatabase()
+const deployment = useDeployment(database)
+const block = defineTask<number>({ name: 'block' })
+const task = defineTask<string>({ name: 'beat' })
+
+const processes: Cli[] = []
+afterEach(async () => {
+  for (const { child } of processes) child.kill('SIGKILL')
+  await Promise.all(processes.splice(0).map(cli => cli.ended))
+})
+
+async function startProcess(options: Partial<WorkerOptions>): Promise<Cli> {
+  const args = [JSON.stringify({ postgres: database.url, ...options })]
+  const cli = spawnScript('test/support/blocking-worker.ts', args)
+  processes.push(cli)
+  await cli.says('running')
+  return cli
+}
+
+interface Row {
+  id: number
+  lease_ms: number
+  expires: string
+  lives: boolean
+}
+const workers = () =>
+  database.rows<Row>(
+    `select id, lease_ms, expires_at::text as expires, dead_at is null and expires_at > clock_timestamp() as lives
+     from longshore.workers order by id`,
+  )
+const lives = async () => (await workers()).filter(row => row.lives)
+
+/** The backends that beat. */
+const hearts = async () =>
+  (
+    await database.rows<{ pid: number }>(
+      `select pid from pg_stat_activity where datname = current_database() and query like '%beat($1)%'
+       and pid <> pg_backend_pid()`,
+    )
+  ).map(row => row.pid)
+
+async function heart(): Promise<number> {
+  let pid: number | undefined
+  await eventually('a heart beats', async () => {
+    pid = (await hearts())[0]
+    return pid !== undefined
+  })
+  return pid as number
+}
+
+const giveUp = (id: number) =>
+  database.rows('update longshore.workers set dead_at = clock_timestamp() where id = $1', [id])
+
+/** A logger; `says` resolves when so many of its lines contain the text. */
+function listeningLogger() {
+  const lines: string[] = []
+  const checks: (() => void)[] = []
+  const logger = pino(
+    { level: 'debug' },
+    {
+      write(line: string) {
+        lines.push(line)
+        for (const check of checks) check()
+      },
+    },
+  )
+  const count = (text: string) => lines.filter(line => line.includes(text)).length
+  const says = (text: string, times = 1) =>
+    new Promise<void>(resolve => {
+      const check = () => {
+        if (count(text) >= times) resolve()
+      }
+      checks.push(check)
+      check()
+    })
+  return { logger, says, count }
+}
+
+describe('the heartbeat', () => {
+  it('[W12] keeps the lease of a worker whose handler blocks the event loop for three leases', async () => {
+    const producer = deployment.producer()
+    const process = await startProcess({ lease: '2s' })
+    const [before] = await workers()
+    const ref = await producer.enqueue(block, 6500)
+    await process.says('blocked')
+    const seen: Row[] = []
+    let isBlocked = true
+    const freed = process.says('free').then(() => {
+      isBlocked = false
+    })
+    await eventually('it is free again', async () => {
+      seen.push(...(await workers()))
+      return !isBlocked
+    })
+    await freed
+    expect(before?.lease_ms).toBe(2000)
+    expect(new Set(seen.map(row => row.id))).toEqual(new Set([before?.id]))
+    expect(seen.every(row => row.lives)).toBe(true)
+    expect(new Set(seen.map(row => row.expires)).size).toBeGreaterThan(3)
+    expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded', attempts: 1 })
+  })
+
+  it('[W12] stops when the main thread is stuck for longer than `stall`, and goes on when it runs again', async () => {
+    const producer = deployment.producer()
+    const process = await startProcess({ lease: '1s', stall: 300 })
+    await producer.enqueue(block, 6000)
+    await process.says('blocked')
+    let isBlocked = true
+    const freed = process.says('free').then(() => {
+      isBlocked = false
+    })
+    await eventually('its lease runs out', async () => (await lives()).length === 0)
+    expect(isBlocked).toBe(true)
+    await freed
+    await eventually('it lives', async () => (await lives()).length === 1)
+    await producer.waitFor(await producer.enqueue(block, 0))
+  })
+
+  it('[W12] replaces a connection that breaks before the lease ends', async () => {
+    await deployment.worker({ lease: '3s', handlers: [task.handle(() => undefined)] })
+    const [before] = await workers()
+    for (let n = 1; n <= 2; n++) {
+      const pid = await heart()
+      await database.rows('select pg_terminate_backend($1)', [pid])
+      await eventually('another heart beats', async () => (await hearts()).some(other => other !== pid))
+      expect(await lives()).toMatchObject([{ id: before?.id }])
+    }
+  })
+
+  it('[W12] starts its thread again when that ends', async () => {
+    const threads: Thread[] = []
+    const onThread = (thread: Thread) => threads.push(thread)
+    process.on('worker', onThread)
+    const { logger, says } = listeningLogger()
+    await deployment.worker({ lease: '3s', logger, handlers: [task.handle(() => undefined)] })
+    const pid = await heart()
+    await threads[0]?.terminate()
+    await says('it is started again')
+    await eventually('another heart beats', async () => (await hearts()).some(other => other !== pid))
+    process.off('worker', onThread)
+    expect(threads).toHaveLength(2)
+    expect(await lives()).toHaveLength(1)
+  })
+
+  it('[S13] tells at each beat that jobs were cancelled, and once that the life is over', async () => {
+    const producer = deployment.producer()
+    const worker = await workByHand(database, ['beat'])
+    await producer.enqueue(task, 'any')
+    await worker.claim(1)
+    const cancelled = counter()
+    const dead = counter()
+    const heartbeat = startHeartbeat({
+      postgres: database.url,
+      schema: 'longshore',
+      workerId: worker.id,
+      leaseMs: 300,
+      stallMs: 60_000,
+      onDead: () => dead.add(),
+      onCancelled: () => cancelled.add(),
+      onError: () => undefined,
+    })
+    await heartbeat.begun
+    expect(cancelled.count).toBe(0)
+    await database.rows('update longshore.jobs set is_cancelled = true')
+    await cancelled.reached(2)
+    await giveUp(worker.id)
+    await dead.reached(1)
+    await eventually('it has closed its connection', async () => (await hearts()).length === 0)
+    await heartbeat.stop()
+    expect(dead.count).toBe(1)
+  })
+
+  it('[W12] asks a password function each time it connects', async () => {
+    const url = new URL(database.url)
+    const asked = counter()
+    await deployment.worker({
+      lease: '3s',
+      postgres: {
+        host: url.hostname,
+        port: Number(url.port),
+        user: decodeURIComponent(url.username),
+        database: url.pathname.slice(1),
+        password: async () => {
+          asked.add()
+          return decodeURIComponent(url.password) || 'none needed'
+        },
+      },
+      handlers: [task.handle(() => undefined)],
+    })
+    const before = asked.count
+    expect(before).toBeGreaterThan(0)
+    await database.rows('select pg_terminate_backend($1)', [await heart()])
+    await asked.reached(before + 1)
+  })
+
+  it('[W12] refuses settings that a thread cannot be given, and leases that make no sense', () => {
+    const make = (options: Partial<WorkerOptions>) => () =>
+      createWorker({ postgres: database.url, handlers: [task.handle(() => undefined)], ...options })
+    const ssl = { ca: 'certificate', checkServerIdentity: () => undefined }
+    expect(make({ postgres: { host: 'db', ssl } })).toThrow('ssl.checkServerIdentity cannot be handed')
+    // The driver hides a key that it has seen.
+    const hidden = Object.defineProperty({ ca: 'certificate' }, 'key', { value: 'secret', enumerable: false })
+    expect(portableConfig({ host: 'db', ssl: hidden }).config.ssl).toEqual({
+      ca: 'certificate',
+      key: 'secret',
+    })
+    expect(make({ lease: 99 })).toThrow('lease must be between 100 and 3600000 ms; got 99')
+    expect(make({ lease: '2h' })).toThrow('lease must be')
+    expect(make({ stall: 0 })).toThrow('stall must be')
+  })
+
+  it('[W16] leaves nothing behind that keeps a stopped process alive', async () => {
+    const process = await startProcess({})
+    process.child.kill('SIGTERM')
+    await process.says('stopped')
+    expect(await process.ended).toMatchObject({ code: 0 })
+    expect(await workers()).toEqual([])
+  })
+})
+
+describe('a worker that lost its lease', () => {
+  it.each([
+    ['was given up', giveUp],
+    ['is gone', (id: number) => database.rows('delete from longshore.workers where id = $1', [id])],
+  ])('[S7] [W12] begins a second life when its row %s, and runs jobs', async (_, kill) => {
+    const producer = deployment.producer()
+    const inside = counter()
+    const reasons: unknown[] = []
+    const worker = await deployment.worker({
+      lease: 300,
+      handlers: [
+        task.handle(({ payload }, { signal }) => {
+          if (payload !== 'wait') return payload
+          inside.add()
+          return new Promise((_, reject) =>
+            signal.addEventListener('abort', () => {
+              reasons.push(signal.reason)
+              reject(signal.reason)
+            }),
+          )
+        }),
+      ],
+    })
+    const { id } = await worker.start()
+    const lost = await producer.enqueue(task, 'wait', { attempts: 1 })
+    await inside.reached(1)
+    await kill(id)
+    await eventually('it has begun a second life', async () => (await worker.start()).id !== id)
+    const ref = await producer.enqueue(task, 'still here')
+    expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded', result: 'still here' })
+    expect(reasons).toEqual([expect.objectContaining({ code: 'LEASE_LOST' })])
+    expect(await database.rows('select from longshore.finished_jobs where id = $1', [lost.id])).toEqual([])
+  })
+
+  it('[W3] keeps the permits of handlers that are still inside', async () => {
+    const producer = deployment.producer()
+    const inside = counter()
+    const mayReturn = gate()
+    const worker = await deployment.worker({
+      lease: 300,
+      maxConcurrentTasks: 1,
+      abortGrace: 10,
+      handlers: [
+        task.handle(async () => {
+          inside.add()
+          await mayReturn.opened
+        }),
+      ],
+    })
+    const { id } = await worker.start()
+    await producer.enqueue(task, 'stuck')
+    await inside.reached(1)
+    await giveUp(id)
+    await eventually('it has begun a second life', async () => (await worker.start()).id !== id)
+    const ref = await producer.enqueue(task, 'next')
+    expect(await producer.get(ref)).toMatchObject({ state: 'ready' })
+    expect(inside.count).toBe(1)
+    mayReturn.open()
+    await producer.waitFor(ref)
+  })
+
+  it('[W12] tries until it can begin again, and may be stopped meanwhile', async () => {
+    const { logger, says, count } = listeningLogger()
+    const producer = deployment.producer()
+    const worker = await deployment.worker({
+      lease: 300,
+      logger,
+      handlers: [task.handle(({ payload }) => payload)],
+    })
+    const { id } = await worker.start()
+    await database.rows('alter function longshore.register_worker rename to absent')
+    await giveUp(id)
+    await says('could not begin a new life')
+    await worker.stop()
+    expect(await workers()).toMatchObject([{ id }])
+    await eventually('nobody is connected', async () => (await hearts()).length === 0)
+
+    await database.rows('alter function longshore.absent rename to register_worker')
+    const again = await worker.start()
+    await database.rows('alter function longshore.register_worker rename to absent')
+    const before = count('could not begin a new life')
+    await giveUp(again.id)
+    await says('could not begin a new life', before + 1)
+    await database.rows('alter function longshore.absent rename to register_worker')
+    await eventually('it has begun again', async () => (await worker.start()).id !== again.id)
+    await producer.waitFor(await producer.enqueue(task, 'any'))
+  })
+
+  it('[W16] leaves no row and no connection behind when it is stopped at any moment of the change', async () => {
+    for (let n = 0; n < 8; n++) {
+      const { logger, says } = listeningLogger()
+      const worker = createWorker({
+        postgres: database.url,
+        lease: 100,
+        logger,
+        handlers: [task.handle(() => undefined)],
+      })
+      const { id } = await worker.start()
+      await giveUp(id)
+      await says('begins anew')
+      // No event marks the steps of the change, so its moments are sampled.
+      await new Promise(resolve => setTimeout(resolve, n * 15))
+      await worker.stop()
+      expect((await workers()).filter(row => row.id > id)).toEqual([])
+      await database.rows('truncate longshore.workers')
+    }
+    await eventually(
+      'nobody is connected',
+      async () =>
+        (
+          await database.rows(
+            `select from pg_stat_activity where datname = current_database() and application_name = 'longshore'`,
+          )
+        ).length === 0,
+    )
+  })
+})

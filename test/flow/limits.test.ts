@@ -1,0 +1,465 @@
+import { describe, expect, it } from 'vitest'
+import { defineTask } from '../../src/index.ts'
+import { settling, workByHand } from '../support/by-hand.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { waitsForLock } from '../support/locks.ts'
+import { counter, eventually } from '../support/signals.ts'
+
+const database = useDatabase()
+const deployment = useDeployment(database)
+
+const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
+
+const groupsOf = (task: string, key = '') =>
+  database.rows<{ number: number; capacity: number; used: number; is_draining: boolean }>(
+    `select g.number, g.capacity, g.used, g.is_draining from longshore.slot_groups g
+     join longshore.limits k on k.id = g.limit_id where k.task = $1 and k.key = $2 order by g.number`,
+    [task, key],
+  )
+
+const usedOf = async (task: string, key = '') =>
+  (await groupsOf(task, key)).reduce((sum, group) => sum + group.used, 0)
+
+/** Tell Postgres of tasks, as a process that starts does. */
+const register = (tasks: object[]) =>
+  database.rows('select longshore.register_tasks($1)', [
+    JSON.stringify(
+      tasks.map(task => ({ queue: 'default', tag: 'default', maxAttempts: 3, maxRescues: 10, ...task })),
+    ),
+  ])
+
+describe('slot groups', () => {
+  it.each([
+    [1, 1, 1],
+    [4, 4, 1],
+    [50, 50, 1],
+    [51, 26, 1],
+    [99, 50, 1],
+    [100, 50, 2],
+    [500, 50, 10],
+    [999, 50, 19],
+    [1000, 50, 20],
+    [1_000_000, 50, 20_000],
+  ])(
+    '[L2] a limit of %d is spread over %d groups, the last of %d, which add up to it',
+    async (limit, groups, last) => {
+      const rows = await database.rows<{ capacity: number }>(
+        'select capacity from longshore.spread_slots($1) order by number',
+        [limit],
+      )
+      expect(rows).toHaveLength(groups)
+      expect(rows.at(-1)?.capacity).toBe(last)
+      expect(rows.reduce((sum, row) => sum + row.capacity, 0)).toBe(limit)
+    },
+  )
+})
+
+describe('a claim under a limit', () => {
+  it('[L1] hands out no more than the limit, over all workers, and more only when a slot is freed', async () => {
+    const task = defineTask({ name: 'few', concurrency: 3 })
+    const producer = deployment.producer({ tasks: [task] })
+    await producer.enqueueMany(task, numbers(10))
+    const [a, b] = [await workByHand(database, ['few']), await workByHand(database, ['few'])]
+    const first = [
+      ...(await a.claim(2)),
+      ...(await b.claim(10)),
+      ...(await a.claim(10)),
+      ...(await b.claim(10)),
+    ]
+    expect(first.map(job => job.payload)).toEqual([0, 1, 2])
+    expect(await usedOf('few')).toBe(3)
+    expect(await a.answer(10)).toBe('full')
+    const [one] = first
+    if (!one) throw new Error('not claimed')
+    const owner = (
+      await database.rows<{ worker_id: number }>('select worker_id from longshore.jobs where id = $1', [
+        one.id,
+      ])
+    )[0]?.worker_id
+    await (owner === a.id ? a : b).settle([settling(one)])
+    expect(await usedOf('few')).toBe(2)
+  })
+
+  it.each(['failed', 'retry', 'released'])('[L5] frees the slot when a run ends as %s', async outcome => {
+    const task = defineTask({ name: 'freed', concurrency: 1, concurrencyPerKey: 1 })
+    const producer = deployment.producer({ tasks: [task] })
+    await producer.enqueue(task, 1, { concurrencyKey: 'k' })
+    const worker = await workByHand(database, ['freed'])
+    const [job] = await worker.claim(5)
+    expect([await usedOf('freed'), await usedOf('freed', 'k')]).toEqual([1, 1])
+    await worker.settleOthers([{ id: job?.id, token: job?.lease_token, outcome, delayMs: 1000 }])
+    expect([await usedOf('freed'), await usedOf('freed', 'k')]).toEqual([0, 0])
+    // Again, after its reply was lost: nothing is freed twice.
+    await worker.settleOthers([{ id: job?.id, token: job?.lease_token, outcome, delayMs: 1000 }])
+    expect([await usedOf('freed'), await usedOf('freed', 'k')]).toEqual([0, 0])
+  })
+
+  it('[L4] passes over limited jobs without a slot, in global order among what can run', async () => {
+    const limited = defineTask({ name: 'limited', concurrency: 2 })
+    const free = defineTask({ name: 'free' })
+    const producer = deployment.producer({ tasks: [limited, free] })
+    await producer.enqueueMany(limited, ['a', 'b', 'c', 'd'], { priority: 9 })
+    await producer.enqueueMany(free, [1, 2], { priority: 10 })
+    await producer.enqueueMany(free, [3, 4])
+    const worker = await workByHand(database, ['limited', 'free'])
+    const claimed = [...(await worker.claim(10)), ...(await worker.claim(10)), ...(await worker.claim(10))]
+    expect(claimed.map(job => job.payload)).toEqual([1, 2, 'a', 3, 4, 'b'])
+  })
+
+  it('[L8] gives a job under both limits both slots or none', async () => {
+    const task = defineTask({ name: 'both', concurrency: 2, concurrencyPerKey: 1 })
+    const producer = deployment.producer({ tasks: [task] })
+    await producer.enqueueMany(task, ['a1', 'a2', 'a3'], { concurrencyKey: 'a', priority: 2 })
+    await producer.enqueueMany(task, ['b1', 'b2'], { concurrencyKey: 'b', priority: 1 })
+    await producer.enqueueMany(task, ['c1'], { concurrencyKey: 'c' })
+    const worker = await workByHand(database, ['both'])
+    const claimed = [...(await worker.claim(10)), ...(await worker.claim(10)), ...(await worker.claim(10))]
+    expect(claimed.map(job => job.payload)).toEqual(['a1', 'b1'])
+    expect([await usedOf('both'), await usedOf('both', 'a'), await usedOf('both', 'b')]).toEqual([2, 1, 1])
+    // c has a slot of its own, but the task has none left.
+    expect(await worker.answer(10)).toBe('full')
+    expect(await usedOf('both', 'c')).toBe(0)
+    const [a1, b1] = claimed
+    if (!a1 || !b1) throw new Error('not claimed')
+    await worker.settle([settling(b1)])
+    expect((await worker.claim(10)).map(job => job.payload)).toEqual(['b2'])
+    await worker.settle([settling(a1)])
+    expect((await worker.claim(10)).map(job => job.payload)).toEqual(['a2'])
+  })
+
+  it('[L8] hands out the best jobs of hundreds of keys in order', async () => {
+    const task = defineTask({ name: 'keys', concurrencyPerKey: 2 })
+    const producer = deployment.producer({ tasks: [task] })
+    for (let n = 0; n < 200; n++) {
+      await producer.enqueueMany(task, [n, n, n], {
+        concurrencyKey: `key ${n}`,
+        priority: (n * 7919) % 1000,
+      })
+    }
+    const worker = await workByHand(database, ['keys'])
+    const claimed: number[] = []
+    for (let call = 0; call < 60; call++)
+      claimed.push(...(await worker.claim(20)).map(job => job.payload as number))
+    const order = numbers(200).sort((a, b) => ((b * 7919) % 1000) - ((a * 7919) % 1000))
+    // Half of a limit in one call: one of each key, and then the other.
+    expect(claimed.filter((n, at) => claimed.indexOf(n) === at)).toEqual(order)
+    expect(claimed).toHaveLength(400)
+    for (const n of [0, 57, 199]) expect(await usedOf('keys', `key ${n}`)).toBe(2)
+    const heads = await database.rows('select from longshore.lane_heads where closed_by is null')
+    expect(heads).toEqual([])
+  })
+})
+
+describe('busy or full', () => {
+  it('[L7] answers busy, never full, while somebody holds slot rows, and full when all are held here', async () => {
+    const task = defineTask({ name: 'barrier', concurrency: 2 })
+    const producer = deployment.producer({ tasks: [task] })
+    await producer.enqueueMany(task, numbers(5))
+    const worker = await workByHand(database, ['barrier'])
+    const tx = await database.connect()
+    await tx.query('begin')
+    await tx.query('select from longshore.slot_groups for update')
+    expect(await worker.answer(5)).toBe('busy')
+    expect(await database.rows('select is_full from longshore.limits')).toEqual([{ is_full: false }])
+    await tx.query('rollback')
+    await worker.claim(1)
+    await worker.claim(1)
+    // All slots are taken, and somebody is about to free one: nothing is certain.
+    await tx.query('begin')
+    await tx.query('update longshore.slot_groups set used = used where number = 1')
+    expect(await worker.answer(5)).toBe('busy')
+    await tx.query('rollback')
+    expect(await worker.answer(5)).toBe('full')
+    expect(await database.rows('select is_full from longshore.limits')).toEqual([{ is_full: true }])
+  })
+
+  it('[L7] a slot freed while a claim closes the limit opens it again: the claim first', async () => {
+    const task = defineTask({ name: 'race', concurrency: 1 })
+    const producer = deployment.producer({ tasks: [task] })
+    await producer.enqueueMany(task, numbers(2))
+    const [holder, closer] = [await workByHand(database, ['race']), await workByHand(database, ['race'])]
+    const [job] = await holder.claim(1)
+    const [closing, settling_] = [await database.connect(), await database.connect()]
+    await closing.query('begin')
+    expect(await closer.answer(1, closing)).toBe('full')
+    const settled = settling_.query('select * from longshore.settle_and_claim($1, $2, $3, null, null, 0)', [
+      holder.id,
+      [job?.id],
+      [job?.lease_token],
+    ])
+    await waitsForLock(database, settling_)
+    await closing.query('commit')
+    await settled
+    expect(await database.rows('select is_full from longshore.limits')).toEqual([{ is_full: false }])
+    expect(await closer.claim(1)).toHaveLength(1)
+  })
+
+  it('[L7] a slot freed while a claim closes the limit opens it again: the settle first', async () => {
+    const task = defineTask({ name: 'race', concurrency: 1 })
+    const producer = deployment.producer({ tasks: [task] })
+    await producer.enqueueMany(task, numbers(2))
+    const [holder, closer] = [await workByHand(database, ['race']), await workByHand(database, ['race'])]
+    const [job] = await holder.claim(1)
+    const settles = await database.connect()
+    await settles.query('begin')
+    await settles.query('select * from longshore.settle_and_claim($1, $2, $3, null, null, 0)', [
+      holder.id,
+      [job?.id],
+      [job?.lease_token],
+    ])
+    expect(await closer.answer(1)).toBe('busy')
+    await settles.query('commit')
+    expect(await closer.claim(1)).toHaveLength(1)
+  })
+})
+
+describe('changing limits', () => {
+  it('[L6] counts what runs when a limit is first set, and starts nothing until enough has ended', async () => {
+    const free = defineTask({ name: 'later' })
+    const producer = deployment.producer({ tasks: [free] })
+    await producer.enqueueMany(free, numbers(10))
+    const worker = await workByHand(database, ['later'])
+    const running = await worker.claim(5)
+    await register([{ name: 'later', concurrency: 3 }])
+    expect(await usedOf('later')).toBe(5)
+    expect((await groupsOf('later')).every(group => group.is_draining)).toBe(true)
+    expect(await worker.claim(5)).toEqual([])
+    await worker.settle(running.slice(0, 2).map(settling))
+    expect(await worker.claim(5)).toEqual([])
+    await worker.settle(running.slice(2, 4).map(settling))
+    expect(await worker.claim(1)).toHaveLength(1)
+    expect(await worker.claim(1)).toHaveLength(1)
+    expect(await worker.claim(1)).toEqual([])
+    expect(await usedOf('later')).toBe(3)
+  })
+
+  it('[L6] 500 → 10 → 500 under load: the surplus drains, nothing that runs is forgotten', async () => {
+    await register([{ name: 'wave', concurrency: 500 }])
+    const wave = defineTask({ name: 'wave', concurrency: 500 })
+    const producer = deployment.producer()
+    await producer.enqueueMany(wave, numbers(2000))
+    const worker = await workByHand(database, ['wave'])
+    const running = [
+      ...(await worker.claim(1000)),
+      ...(await worker.claim(1000)),
+      ...(await worker.claim(1000)),
+    ]
+    expect(running).toHaveLength(500)
+    await register([{ name: 'wave', concurrency: 10 }])
+    for (let left = 500; left > 10; left -= 70) {
+      await worker.settle(running.splice(0, 70).map(settling))
+      expect(await usedOf('wave')).toBe(left - 70)
+      if (left - 70 >= 10) expect(await worker.claim(100)).toEqual([])
+    }
+    expect(running.length).toBe(10)
+    running.push(...(await worker.claim(100)))
+    expect(running.length).toBe(10)
+    await worker.settle(running.splice(0, 4).map(settling))
+    for (let call = 0; call < 4; call++) running.push(...(await worker.claim(100)))
+    expect(running.length).toBe(10)
+    await register([{ name: 'wave', concurrency: 500 }])
+    for (let call = 0; call < 5; call++) running.push(...(await worker.claim(1000)))
+    expect(running.length).toBe(500)
+    expect(await usedOf('wave')).toBe(500)
+    await worker.settle(running.map(settling))
+    expect(await usedOf('wave')).toBe(0)
+  })
+
+  it('[L6] a removed limit lets everything run; set again, it counts what runs', async () => {
+    await register([{ name: 'gone', concurrency: 1, concurrencyPerKey: 1 }])
+    const gone = defineTask({ name: 'gone', concurrency: 1, concurrencyPerKey: 1 })
+    const producer = deployment.producer()
+    await producer.enqueueMany(gone, numbers(4), { concurrencyKey: 'k' })
+    await producer.enqueueMany(gone, numbers(4))
+    const worker = await workByHand(database, ['gone'])
+    const running = await worker.claim(10)
+    expect(running).toHaveLength(1)
+    expect(await worker.answer(10)).toBe('full')
+    await register([{ name: 'gone' }])
+    running.push(...(await worker.claim(10)))
+    expect(running).toHaveLength(8)
+    await register([{ name: 'gone', concurrency: 20, concurrencyPerKey: 5 }])
+    expect([await usedOf('gone'), await usedOf('gone', 'k')]).toEqual([8, 4])
+    await worker.settle(running.map(settling))
+    expect([await usedOf('gone'), await usedOf('gone', 'k')]).toEqual([0, 0])
+  })
+
+  it('[L6] never touches tasks that it does not name, and writes nothing when nothing changed', async () => {
+    await register([
+      { name: 'x', concurrency: 5 },
+      { name: 'y', concurrency: 7 },
+    ])
+    const before = await database.rows('select xmin, * from longshore.slot_groups order by 2, 3')
+    await register([{ name: 'x', concurrency: 5 }])
+    await register([{ name: 'z' }])
+    expect(await database.rows('select xmin, * from longshore.slot_groups order by 2, 3')).toEqual(before)
+  })
+
+  it('[L6] a first limit waits for claims that do not know of it, and counts their jobs', async () => {
+    const free = defineTask({ name: 'inflight' })
+    const producer = deployment.producer({ tasks: [free] })
+    await producer.enqueueMany(free, numbers(6))
+    const worker = await workByHand(database, ['inflight'])
+    const [claiming, setting] = [await database.connect(), await database.connect()]
+    await claiming.query('begin')
+    const held = await worker.claim(2, claiming)
+    expect(held).toHaveLength(2)
+    const set = setting.query('select longshore.register_tasks($1)', [
+      JSON.stringify([
+        {
+          name: 'inflight',
+          queue: 'default',
+          tag: 'default',
+          maxAttempts: 3,
+          maxRescues: 10,
+          concurrency: 3,
+        },
+      ]),
+    ])
+    await waitsForLock(database, setting)
+    // Claims that come meanwhile do not begin before the limit is there.
+    expect(await worker.answer(5)).toBe('busy')
+    await claiming.query('commit')
+    await set
+    expect(await usedOf('inflight')).toBe(2)
+    expect(await worker.claim(5)).toHaveLength(1)
+    expect(await worker.claim(5)).toEqual([])
+  })
+})
+
+describe('workers under a limit', () => {
+  it('[L1] are woken when a slot is freed, and run everything', async () => {
+    const task = defineTask({ name: 'woken', concurrency: 2 })
+    const producer = deployment.producer()
+    const done = counter()
+    const begun = counter()
+    let inside = 0
+    let most = 0
+    const handler = task.handle(async () => {
+      most = Math.max(most, ++inside)
+      begun.add()
+      await begun.reached(2) // so the first two must run at once
+      await new Promise(resolve => setImmediate(resolve))
+      inside--
+      done.add()
+    })
+    // Without bells they would look once an hour.
+    const options = { handlers: [handler], pollIntervalMs: 3_600_000 }
+    await Promise.all([deployment.worker(options), deployment.worker(options), deployment.worker(options)])
+    await producer.enqueueMany(task, numbers(300))
+    await done.reached(300)
+    expect(most).toBe(2)
+    await eventually('all slots are free', async () => (await usedOf('woken')) === 0)
+  })
+
+  it('[L8] run the jobs of each key up to its limit, woken by bells alone', async () => {
+    const task = defineTask<string>({ name: 'tenants', concurrency: 10, concurrencyPerKey: 2 })
+    const producer = deployment.producer()
+    const done = counter()
+    const begun = counter()
+    const inside = new Map<string, number>()
+    let most = 0
+    const handler = task.handle(async job => {
+      const now = (inside.get(job.payload) ?? 0) + 1
+      inside.set(job.payload, now)
+      most = Math.max(most, now)
+      begun.add()
+      await begun.reached(8)
+      inside.set(job.payload, (inside.get(job.payload) ?? 0) - 1)
+      done.add()
+    })
+    const options = { handlers: [handler], pollIntervalMs: 3_600_000 }
+    await Promise.all([deployment.worker(options), deployment.worker(options)])
+    await Promise.all(
+      numbers(4).map(n =>
+        producer.enqueueMany(
+          task,
+          Array.from({ length: 75 }, () => `tenant ${n}`),
+          { concurrencyKey: `tenant ${n}` },
+        ),
+      ),
+    )
+    await done.reached(300)
+    expect(most).toBe(2)
+  })
+
+  it('[L7] a job enqueued in a transaction that stays open holds up no other of its key', async () => {
+    const task = defineTask<number>({ name: 'open', concurrencyPerKey: 1 })
+    const producer = deployment.producer({ tasks: [task] })
+    const ran: number[] = []
+    const done = counter()
+    await deployment.worker({
+      handlers: [
+        task.handle(job => {
+          ran.push(job.payload)
+          done.add()
+        }),
+      ],
+      pollIntervalMs: 3_600_000,
+    })
+    const tx = await database.connect()
+    await tx.query('begin')
+    await producer.enqueue(task, 0, { concurrencyKey: 'k', tx })
+    for (let n = 1; n <= 20; n++) {
+      await producer.enqueue(task, n, { concurrencyKey: 'k' })
+      await done.reached(n)
+    }
+    await tx.query('commit')
+    await done.reached(21)
+    expect(ran.at(-1)).toBe(0)
+  })
+
+  it('[L3] touches no slot row where none of its tasks is limited', async () => {
+    const tasks = ['plain', 'other'].map(name => defineTask({ name }))
+    const limited = defineTask({ name: 'else', concurrency: 3 })
+    const producer = deployment.producer({ tasks: [...tasks, limited] })
+    await producer.enqueueMany(limited, numbers(5))
+    // Whoever touched one would wait for ever.
+    const tx = await database.connect()
+    await tx.query('begin')
+    await tx.query('lock table longshore.slot_groups in access exclusive mode')
+    const done = counter()
+    for (const served of [tasks.slice(0, 1), tasks]) {
+      await deployment.worker({ handlers: served.map(task => task.handle(() => done.add())) })
+    }
+    for (const task of tasks) await producer.enqueueMany(task, numbers(250))
+    await done.reached(500)
+    await eventually('all of them are settled', async () => {
+      const left = await database.rows(
+        "select from longshore.jobs j join longshore.lanes l on l.id = j.lane where l.task <> 'else'",
+      )
+      return left.length === 0
+    })
+    await tx.query('rollback')
+  })
+})
+
+describe('limits that make no sense', () => {
+  it.each([
+    [{ concurrency: 0 }, 'concurrency must be a whole number from 1'],
+    [{ concurrency: -1 }, 'concurrency must be a whole number from 1'],
+    [{ concurrency: 1.5 }, 'concurrency must be a whole number from 1'],
+    [{ concurrencyPerKey: 0 }, 'concurrencyPerKey must be a whole number from 1'],
+    [{ concurrency: Number.NaN }, 'concurrency must be a whole number from 1'],
+  ])('[L1] %j is refused', (options, message) => {
+    expect(() => defineTask({ name: 'wrong', ...options })).toThrow(message)
+  })
+
+  it('[L1] are refused by the tables too', async () => {
+    await expect(register([{ name: 'wrong', concurrency: 0 }])).rejects.toThrow('concurrency')
+    await expect(register([{ name: 'wrong', concurrencyPerKey: -3 }])).rejects.toThrow('concurrency')
+  })
+
+  it('[L8] a key for a task without concurrencyPerKey is refused, and one that is too long', async () => {
+    const producer = deployment.producer()
+    await expect(producer.enqueue(defineTask({ name: 'none' }), 1, { concurrencyKey: 'k' })).rejects.toThrow(
+      'has no concurrencyPerKey',
+    )
+    await expect(
+      producer.enqueue(defineTask({ name: 'some', concurrencyPerKey: 1 }), 1, {
+        concurrencyKey: 'k'.repeat(201),
+      }),
+    ).rejects.toThrow('concurrencyKey must be a text of 1 to 200 characters')
+  })
+})
