@@ -23,6 +23,7 @@ export {
   type Task,
   type TaskOptions,
 } from './job/task.ts'
+export { type AuditOptions, audit, type Violation } from './postgres/audit.ts'
 export type { CancelAnswer } from './postgres/cancel-jobs.ts'
 export type { ChangeAnswer } from './postgres/change-job.ts'
 export { type MigrateOptions, type MigrationStep, migrate } from './postgres/migrate.ts'

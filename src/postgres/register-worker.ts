@@ -48,8 +48,9 @@ export async function setProperties(
     .catch(explainRefusedConstraint)
 }
 
+/** The row stays while jobs run under it: only so are they rescued. */
 export async function unregisterWorker(db: Queryable, schema: string, workerId: number): Promise<void> {
-  await db.query(inSchema(schema, 'delete from longshore.workers where id = $1'), [workerId])
+  await db.query(inSchema(schema, 'select longshore.unregister_worker($1)'), [workerId])
 }
 
 /** Whether whoever makes a job ready must ring this worker. */

@@ -233,7 +233,9 @@ describe('a worker that lost its lease', () => {
   it.each([
     ['was given up', giveUp],
     ['is gone', (id: number) => database.rows('delete from longshore.workers where id = $1', [id])],
-  ])('[S7] [W12] begins a second life when its row %s, and runs jobs', async (_, kill) => {
+  ])('[S7] [W12] begins a second life when its row %s, and runs jobs', async (how, kill) => {
+    if (how === 'is gone')
+      deployment.skipAudit('nobody rescues what runs under a row that is deleted by hand')
     const producer = deployment.producer()
     const inside = counter()
     const reasons: unknown[] = []

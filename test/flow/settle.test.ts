@@ -90,6 +90,7 @@ describe('settle', () => {
   })
 
   it('ends a job whose id is in the history already, from an earlier life, instead of failing for ever', async () => {
+    deployment.skipAudit('rows of an earlier life are put into the history by hand')
     const { worker, jobs } = await claimed(3)
     const [a, b, c] = jobs
     if (!a || !b || !c) throw new Error('not claimed')

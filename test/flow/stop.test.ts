@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { createWorker, defineTask } from '../../src/index.ts'
+import { settling, workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
-import { counter, gate } from '../support/signals.ts'
+import { counter, eventually, gate } from '../support/signals.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -80,6 +81,48 @@ describe('a worker that stops', () => {
     await inside.reached(1)
     await worker.stop({ deadline: 0 })
     expect(await producer.get(ref)).toMatchObject({ state: 'ready', attempts: 0 })
+  })
+
+  it('[S7] leaves its row behind while a job runs under it that somebody holds, so that the job is rescued', async () => {
+    const producer = deployment.producer()
+    const inside = counter()
+    const mayEnd = gate()
+    const handler = task.handle(async () => {
+      inside.add()
+      await mayEnd.opened
+    })
+    const worker = await deployment.worker({ lease: 500, handlers: [handler] })
+    const ref = await producer.enqueue(task, 1)
+    await inside.reached(1)
+    const tx = await database.connect()
+    await tx.query('begin')
+    await tx.query('select from longshore.jobs for key share')
+    mayEnd.open()
+    await worker.stop()
+    expect(await producer.get(ref)).toMatchObject({ state: 'running' })
+    expect(await database.rows('select from longshore.workers')).toHaveLength(1)
+    await tx.query('rollback')
+    await deployment.worker({ handlers: [handler] })
+    expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded', attempts: 1 })
+    await eventually(
+      'its row is gone',
+      async () => (await database.rows('select from longshore.workers')).length === 1,
+    )
+  })
+
+  it('[S7] leaves its row behind while a claim is under way whose reply nobody hears', async () => {
+    await deployment.producer().enqueue(task, 1)
+    const worker = await workByHand(database, [task.name])
+    const leave = async () =>
+      (await database.rows('select longshore.unregister_worker($1) as gone', [worker.id]))[0]?.['gone']
+    const tx = await database.connect()
+    await tx.query('begin')
+    const [claimed] = await worker.claim(1, tx)
+    expect(await leave()).toBe(false)
+    await tx.query('commit')
+    expect(await leave()).toBe(false)
+    if (claimed) await worker.settle([settling(claimed)])
+    expect(await leave()).toBe(true)
   })
 
   it('may be stopped before, during and after its start, and more than once', async () => {

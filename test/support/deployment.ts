@@ -1,6 +1,10 @@
-/** Producers and workers of one test: taken down after it whatever happens, then their jobs are removed. */
-import { afterEach } from 'vitest'
+/**
+ * Producers and workers of one test: taken down after it whatever happens. Then the invariants are audited, over the tables
+ * and over the journal of what the test did, and everything is removed.
+ */
+import { afterEach, beforeAll } from 'vitest'
 import {
+  audit,
   createProducer,
   createWorker,
   type Producer,
@@ -9,26 +13,51 @@ import {
   type WorkerOptions,
 } from '../../src/index.ts'
 import type { TestDatabase } from './database.ts'
+import { createJournal, type JournalRun } from './journal.ts'
 
 export interface Deployment {
   producer(options?: ProducerOptions): Producer
   /** Started. Stopped after the test, with no patience for handlers. */
   worker(options: WorkerOptions): Promise<Worker>
+  /** Every run so far, in the order of their claims. */
+  runs(): Promise<JournalRun[]>
+  /** This test damages the tables on purpose: no audit after it. */
+  skipAudit(because: string): void
 }
 
-export function useDeployment(database: TestDatabase): Deployment {
+/** `audit: false` for files that damage the tables on purpose; say why. */
+export function useDeployment(
+  database: TestDatabase,
+  options: { audit: true } | { audit: false; because: string } = { audit: true },
+): Deployment {
   const producers: Producer[] = []
   const workers: Worker[] = []
+  const journal = createJournal(database)
+  let isAudited = options.audit
+
+  beforeAll(() => journal.install())
 
   afterEach(async () => {
     await Promise.all(workers.splice(0).map(worker => worker.stop({ deadline: 0 })))
     await Promise.all(producers.splice(0).map(producer => producer.close()))
     // A test that failed may have left a transaction open.
     await database.rows("set lock_timeout = '20s'")
+    const db = {
+      query: async (text: string, values?: unknown[]) => ({ rows: await database.rows(text, values) }),
+    }
+    const violations = isAudited ? [...(await audit(db)), ...(await journal.auditJournal())] : []
+    isAudited = options.audit
     await database.rows(
       `truncate longshore.jobs, longshore.finished_jobs, longshore.workers, longshore.awaited, longshore.tasks,
-         longshore.limits, longshore.slot_groups, longshore.lane_heads`,
+         longshore.limits, longshore.slot_groups, longshore.lane_heads, longshore.lanes`,
     )
+    await journal.clear()
+    if (violations.length > 0) {
+      const lines = violations.map(
+        ({ invariant, problem, jobId }) => `${invariant}: ${jobId ?? ''} ${problem}`,
+      )
+      throw new Error(`the test left violated invariants behind:\n${lines.join('\n')}`)
+    }
   })
 
   return {
@@ -42,6 +71,10 @@ export function useDeployment(database: TestDatabase): Deployment {
       workers.push(worker)
       await worker.start()
       return worker
+    },
+    runs: () => journal.runs(),
+    skipAudit() {
+      isAudited = false
     },
   }
 }

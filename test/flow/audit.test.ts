@@ -1,0 +1,300 @@
+/** The red side of the audit: each invariant is broken by hand, and the audit must say so. */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type AuditOptions, audit, createProducer, defineTask, type Producer } from '../../src/index.ts'
+import { settling, workByHand } from '../support/by-hand.ts'
+import { type TestClient, useDatabase } from '../support/database.ts'
+import { createJournal, type Journal, type JournalRun, mostAtOnce, overlaps } from '../support/journal.ts'
+
+const database = useDatabase()
+const plain = defineTask({ name: 'plain' })
+const limited = defineTask({ name: 'limited', concurrency: 2, concurrencyPerKey: 1 })
+let producer: Producer
+let tx: TestClient
+let journal: Journal
+let ids: string[]
+
+/**
+ * Healthy jobs in every state, told apart by their payloads. Of `limited` two run, under the keys a and b, and each key has
+ * one more that is ready.
+ */
+beforeAll(async () => {
+  tx = await database.connect()
+  journal = createJournal({
+    rows: async <Row>(text: string, values?: unknown[]) => (await tx.query(text, values)).rows as Row[],
+  })
+  await journal.install()
+  producer = createProducer({ postgres: database.url, tasks: [plain, limited] })
+  const worker = await workByHand(database, ['plain', 'limited'])
+  const refs = await producer.enqueueMany(plain, ['succeeded', 'running'], { priority: 9 })
+  refs.push(
+    await producer.enqueue(plain, 'ready'),
+    await producer.enqueue(plain, 'scheduled', { delay: '1h' }),
+  )
+  const cancelled = await producer.enqueue(plain, 'cancelled')
+  await producer.cancel(cancelled)
+  for (const key of ['a', 'b'])
+    refs.push(
+      ...(await producer.enqueueMany(limited, [`${key} 1`, `${key} 2`], {
+        concurrencyKey: key,
+        priority: 10,
+      })),
+    )
+  ids = [...refs, cancelled].map(ref => ref.id)
+  const claimed = [...(await worker.claim(2)), ...(await worker.claim(2))]
+  const done = claimed.find(job => job.payload === 'succeeded')
+  if (done) await worker.settle([settling(done)])
+  const running = await database.rows(
+    "select payload from longshore.jobs where state = 'running' order by score, id",
+  )
+  expect(running.map(row => row['payload'])).toEqual(['a 1', 'b 1', 'running'])
+})
+beforeEach(() => tx.query('begin'))
+afterEach(() => tx.query('rollback'))
+afterAll(() => producer.close())
+
+/** Without what would keep the damage out. */
+const UNGUARDED = `
+  do $$
+  declare v_name text; v_table text;
+  begin
+    for v_name, v_table in
+      select conname, conrelid::regclass from pg_constraint
+      where contype = 'c' and conparentid = 0 and connamespace = 'longshore'::regnamespace
+        and conrelid::regclass::text in (
+          'longshore.jobs', 'longshore.finished_jobs', 'longshore.limits', 'longshore.slot_groups')
+    loop
+      execute format('alter table %s drop constraint %I', v_table, v_name);
+    end loop;
+  end $$`
+const FINISHED =
+  'id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, day, state, attempts, max_attempts, payload'
+const job = (payload: string) => `payload = '"${payload}"'`
+const keyLimit = (key: string) =>
+  `(select id from longshore.limits where task = 'limited' and key = '${key}')`
+
+describe('the audit', () => {
+  it('finds nothing where everything is in order', async () => {
+    expect(await audit(tx, 'longshore', { enqueued: ids })).toEqual([])
+    expect(await journal.auditJournal()).toEqual([])
+  })
+
+  const lost: AuditOptions = { enqueued: ['00000000-0000-7000-8000-000000000000'] }
+  it.each<[number, string, string, AuditOptions?]>([
+    [1, 'it was enqueued and is nowhere', 'select', lost],
+    [1, 'nobody enqueued it', 'select', lost],
+    [1, 'nothing is left to do, and it is ready', 'select', { isDrained: true }],
+    [
+      2,
+      'it is ready, and has ended as failed',
+      `insert into longshore.finished_jobs (${FINISHED})
+       select id, score, 0, created_at, null, now(), lane, null, current_date, 'failed', 0, 1, payload
+       from longshore.jobs where ${job('ready')}`,
+    ],
+    [
+      2,
+      'it is among the unfinished as failed',
+      `update longshore.jobs set state = 'failed' where ${job('ready')}`,
+    ],
+    [
+      2,
+      'it is in the history as ready',
+      `update longshore.finished_jobs set state = 'ready' where ${job('succeeded')}`,
+    ],
+    [
+      2,
+      'it succeeded and never ran',
+      `update longshore.finished_jobs set started_at = null where ${job('succeeded')}`,
+    ],
+    [2, 'its lane 0 does not exist', `update longshore.jobs set lane = 0 where ${job('ready')}`],
+    [
+      3,
+      'has ended it 2 times',
+      `insert into longshore.finished_jobs (${FINISHED})
+       select id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, day - 1, state, attempts,
+         max_attempts, payload from longshore.finished_jobs where ${job('succeeded')}`,
+    ],
+    [
+      3,
+      'it runs with token',
+      `insert into longshore.finished_jobs (${FINISHED})
+       select id, score, lease_token, created_at, started_at, now(), lane, worker_id, current_date, 'failed', 1, 1, payload
+       from longshore.jobs where ${job('running')}`,
+    ],
+    [3, 'token 1000 was never drawn', `update longshore.jobs set lease_token = 1000 where ${job('running')}`],
+    [3, 'is held by 2 workers', `update longshore.jobs set worker_id = 0 where ${job('a 1')}`],
+    [
+      4,
+      'it is running with worker none',
+      `update longshore.jobs set worker_id = null where ${job('running')}`,
+    ],
+    [4, 'token 0', `update longshore.jobs set lease_token = 0 where ${job('running')}`],
+    [4, 'start none', `update longshore.jobs set started_at = null where ${job('running')}`],
+    [4, 'it is ready with worker 1', `update longshore.jobs set worker_id = 1 where ${job('ready')}`],
+    [5, 'used 1, held by 0 running jobs', `update longshore.jobs set slot = null where ${job('a 1')}`],
+    [5, 'used 1, held by 0 running jobs', `update longshore.jobs set key_slot = null where ${job('a 1')}`],
+    [5, 'used , held by 1 running jobs', `update longshore.jobs set slot = 7 where ${job('a 1')}`],
+    [5, 'used 0, held by 1 running jobs', 'update longshore.slot_groups set used = used - 1'],
+    [5, 'used -1 of', 'update longshore.slot_groups set used = -1'],
+    [5, 'used 2 of 1', 'update longshore.slot_groups set used = 2'],
+    [
+      5,
+      'allows 2, its slot groups hold 1',
+      `delete from longshore.slot_groups where limit_id = ${keyLimit('')} and number = 1`,
+    ],
+    [5, 'allows 3, its task says 2', `update longshore.limits set capacity = 3 where id = ${keyLimit('')}`],
+    [5, 'which does not exist', "delete from longshore.limits where key = 'a'"],
+    [5, `it runs without a slot of limit`, `update longshore.jobs set slot = null where ${job('a 1')}`],
+    [5, `(task limited, key 'a')`, `update longshore.jobs set key_slot = null where ${job('a 1')}`],
+    [
+      5,
+      'is closed, and 0 of 1 slots are used',
+      `update longshore.limits set is_full = true; update longshore.slot_groups set used = 0`,
+    ],
+    [5, 'no claim would look at it', 'delete from longshore.lane_heads'],
+    [5, 'no claim would look at it', 'update longshore.lane_heads set score = score + 1'],
+    [
+      5,
+      'no claim would look at it',
+      `update longshore.lane_heads set closed_by = ${keyLimit('a')}; update longshore.limits set is_full = false`,
+    ],
+    [6, 'there is nothing to wait for', `update longshore.jobs set state = 'waiting' where ${job('ready')}`],
+    [
+      7,
+      'depends on nothing',
+      `update longshore.finished_jobs set state = 'dependency_failed' where ${job('cancelled')}`,
+    ],
+    [
+      8,
+      'it was cancelled at',
+      `insert into longshore.finished_jobs (${FINISHED})
+       select id, score, 0, created_at, null, started_at - interval '1 second', lane, null, current_date, 'cancelled', 0, 1,
+         payload
+       from longshore.jobs where ${job('running')}`,
+    ],
+    [8, 'and is ready', `update longshore.jobs set is_cancelled = true where ${job('ready')}`],
+    [13, 'which does not exist', 'delete from longshore.workers'],
+    [13, 'whose lease ran out', "update longshore.workers set expires_at = now() - interval '11 seconds'"],
+    [
+      13,
+      'whose lease ran out',
+      "update longshore.workers set expires_at = now() - interval '1 second'",
+      { graceMs: 500 },
+    ],
+    [14, '4 attempts of 3', `update longshore.jobs set attempts = 4 where ${job('ready')}`],
+    [14, '4 attempts of 3', `update longshore.finished_jobs set attempts = 4 where ${job('succeeded')}`],
+    [14, '11 rescues of 10', `update longshore.jobs set rescues = 11 where ${job('ready')}`],
+  ])('[%i] says “%s” (case %#)', async (invariant, problem, damage, options) => {
+    await tx.query(UNGUARDED)
+    await tx.query(damage)
+    const found = await audit(tx, 'longshore', options)
+    expect(found).toContainEqual(
+      expect.objectContaining({ invariant, problem: expect.stringContaining(problem) }),
+    )
+  })
+
+  it('allows a rescue some time, and a lowered limit to drain', async () => {
+    await tx.query("update longshore.workers set expires_at = now() - interval '5 seconds'")
+    await tx.query("select longshore.set_limits('limited', 1, 1)")
+    await tx.query("update longshore.tasks set concurrency = 1 where name = 'limited'")
+    expect(await audit(tx)).toEqual([])
+  })
+
+  it('refuses a schema that is not a name', async () => {
+    await expect(audit(tx, 'Robert"; drop')).rejects.toThrow('is not a valid name')
+  })
+})
+
+describe('the journal', () => {
+  const give = (payload: string, change: string) =>
+    `update longshore.jobs set ${change} where ${job(payload)};`
+  const back = "state = 'ready', worker_id = null, started_at = null, slot = null, key_slot = null"
+  const again = "state = 'running', worker_id = 1, started_at = now()"
+  const drawn = "lease_token = nextval('longshore.lease_tokens')"
+
+  it.each<[number, string, string]>([
+    [
+      2,
+      'the journal has a gap',
+      `set local session_replication_role = replica; ${give('ready', "state = 'scheduled'")}
+      set local session_replication_role = origin; ${give('ready', "state = 'ready'")}`,
+    ],
+    [2, 'it went from scheduled to running', give('scheduled', `${again}, ${drawn}, attempts = 1`)],
+    [2, 'it went from ready to waiting', give('ready', "state = 'waiting'")],
+    [2, 'it left as running without a trace', `delete from longshore.jobs where ${job('running')}`],
+    [2, 'it left as ready without a trace', `delete from longshore.jobs where ${job('ready')}`],
+    [
+      2,
+      'it left as ready and ended as succeeded',
+      `with gone as (delete from longshore.jobs where ${job('ready')} returning *)
+       insert into longshore.finished_jobs (${FINISHED})
+       select id, score, lease_token, created_at, now(), now(), lane, 1, current_date, 'succeeded', 1, 1, payload from gone`,
+    ],
+    [
+      2,
+      'it came back after it had ended',
+      `insert into longshore.jobs (id, score, lane, state, max_attempts, payload)
+       select id, score, lane, 'ready', 1, payload from longshore.finished_jobs where ${job('succeeded')}`,
+    ],
+    [3, 'it was claimed with token', give('running', back) + give('running', `${again}, attempts = 2`)],
+    [3, 'without a claim', give('running', drawn)],
+    [3, 'without a claim', give('running', 'worker_id = 2')],
+    [
+      3,
+      'of its runs',
+      give('running', back) + give('running', `${again}, attempts = 2`) + give('running', back),
+    ],
+    [3, 'was given 2 times', give('running', back) + give('running', `${again}, attempts = 2`)],
+    [
+      3,
+      'was given to 2 workers',
+      give(
+        'ready',
+        `state = 'running', worker_id = 2, started_at = now(), attempts = 1,
+         lease_token = (select max(lease_token) from longshore.jobs)`,
+      ),
+    ],
+    [
+      8,
+      'it was cancelled, and became ready',
+      give('running', 'is_cancelled = true') + give('running', `${back}, is_cancelled = false`),
+    ],
+    [
+      8,
+      'it was cancelled while it ran, and ended as failed',
+      `${give('running', 'is_cancelled = true')}
+       select longshore.finish_job(j, 'failed') from longshore.jobs j where ${job('running')}`,
+    ],
+    [14, 'a claim took it from attempt 0 to 0', give('ready', `${again}, ${drawn}`)],
+    [14, 'its run ended with attempts 1 → 1 and rescues 0 → 1', give('running', `${back}, rescues = 1`)],
+    [14, 'without a run', give('ready', 'rescues = 1')],
+    [14, 'without a run', give('ready', 'attempts = 1')],
+  ])('[%i] says “%s” (case %#)', async (invariant, problem, damage) => {
+    await tx.query(damage)
+    expect(await journal.auditJournal()).toContainEqual(
+      expect.objectContaining({ invariant, problem: expect.stringContaining(problem) }),
+    )
+  })
+
+  it('knows every run, and when it was', async () => {
+    const before = await journal.runs()
+    expect(before.map(run => [run.task, run.key, run.wentTo])).toEqual([
+      ['limited', 'a', undefined],
+      ['limited', 'b', undefined],
+      ['plain', '', 'ended'],
+      ['plain', '', undefined],
+    ])
+    await tx.query(give('running', back))
+    const after = await journal.runs()
+    expect(after.map(run => run.wentTo)).toEqual([undefined, undefined, 'ended', 'ready'])
+    for (const run of after) expect(run.endedAt ?? Infinity).toBeGreaterThan(run.startedAt)
+  })
+
+  it('counts what ran at once', () => {
+    const run = (startedAt: number, endedAt?: number) => ({ startedAt, endedAt }) as JournalRun
+    expect(mostAtOnce([])).toBe(0)
+    expect(mostAtOnce([run(1, 2), run(2, 3), run(3)])).toBe(1)
+    expect(mostAtOnce([run(1, 4), run(2), run(3, 4), run(5, 6)])).toBe(3)
+    expect(overlaps(run(1, 2), run(2, 3))).toBe(false)
+    expect(overlaps(run(1), run(2, 3))).toBe(true)
+  })
+})
