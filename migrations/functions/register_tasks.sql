@@ -19,14 +19,14 @@ begin
     perform longshore.set_limits(v_task.name, v_task.concurrency, v_task.per_key);
   end loop;
   insert into longshore.tasks (name, queue, tag, max_attempts, max_rescues, concurrency, concurrency_per_key)
-  select g.name, g.queue, g.tag, g."maxAttempts", g."maxRescues", g.concurrency, g."concurrencyPerKey"
+  select g.name, g.queue, g.tag, g."maxAttempts", coalesce(g."maxRescues", 10), g.concurrency, g."concurrencyPerKey"
   from jsonb_to_recordset(p_tasks) as g(
     name text, queue text, tag text, "maxAttempts" smallint, "maxRescues" smallint, concurrency int,
     "concurrencyPerKey" int)
   where not exists (
     select from longshore.tasks t
     where (t.name, t.queue, t.tag, t.max_attempts, t.max_rescues) =
-      (g.name, g.queue, g.tag, g."maxAttempts", g."maxRescues")
+      (g.name, g.queue, g.tag, g."maxAttempts", coalesce(g."maxRescues", 10))
       and (t.concurrency, t.concurrency_per_key) is not distinct from (g.concurrency, g."concurrencyPerKey")
   )
   order by g.name

@@ -1,12 +1,14 @@
 -- Take back what dead workers ran: those whose lease has run out while the caller has led for at least that long (after an
 -- outage of Postgres everybody's lease has run out, and everybody gets the time to beat again). At most p_limit jobs.
 -- A rescue is no failed attempt; a job with more than its task's max_rescues fails as poison, and one that was being
--- cancelled is cancelled. Never waits for a lock: what somebody holds is left for the next time, and so is the worker's row.
+-- cancelled is cancelled. Does not wait for jobs that somebody holds: they are left for the next time, and so is the worker's
+-- row.
 create function longshore.rescue(p_leading_ms bigint, p_limit int)
 returns table (worker_id int, name text, rescued int, ended int, is_gone boolean)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+set lock_timeout = '200ms'
 as $$
 #variable_conflict use_column
 declare
@@ -25,8 +27,12 @@ begin
     where w.dead_at is not null or (w.expires_at < clock_timestamp() and w.lease_ms <= p_leading_ms)
     order by w.id
   loop
-    -- A claim under way holds it until its commit; none begins while it is held here.
-    continue when not pg_try_advisory_xact_lock(hashtext('longshore.worker'), v_worker.id);
+    -- A claim under way holds it until its commit; none begins while it is waited for or held here.
+    begin
+      perform pg_advisory_xact_lock(hashtext('longshore.worker'), v_worker.id);
+    exception when lock_not_available then
+      continue;
+    end;
     -- It may have beaten meanwhile.
     perform from longshore.workers w
     where w.id = v_worker.id and (w.dead_at is not null or w.expires_at < clock_timestamp())

@@ -131,13 +131,16 @@ describe('a change and a claim at once', () => {
               remove: 'v_after_id := v_page[v_found];',
               replacement: `v_after_id := v_page[v_found]; ${pauseAt(78)}`,
             }
+      deployment.skipAudit('a guard is taken out on purpose')
       expect(await weakened(database, [paused], () => changeFirst(name))).toBe(0)
       const lanes = name === 'claim_merged' ? 'p_lanes' : 'v_lanes'
       const blind = { name, remove: ` and j.lane = any (${lanes})` }
       if (name === 'claim_merged') {
+        deployment.skipAudit('a guard is taken out on purpose')
         expect(await weakened(database, [paused, blind], () => changeFirst(name))).toBe(1)
       } else {
         // Its slots are found by lane: without the check there is none for a lane that is not its own.
+        deployment.skipAudit('a guard is taken out on purpose')
         await expect(weakened(database, [paused, blind], () => changeFirst(name))).resolves.not.toBe(0)
       }
     },

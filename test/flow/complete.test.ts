@@ -162,11 +162,11 @@ describe('ctx.complete', () => {
     const { id } = await worker.start()
     const ref = await producer.enqueue(task, 1)
     await begun.opened
+    // In one transaction, so that no beat comes between.
     await database.rows(
-      "update longshore.workers set expires_at = now() - interval '1 second' where id = $1",
-      [id],
+      `update longshore.workers set expires_at = now() - interval '1 second' where id = ${id};
+       select longshore.rescue(3600000, 100)`,
     )
-    await database.rows('select longshore.rescue(3600000, 100)')
     mayGo.open()
     expect(await code.opened).toBe('LEASE_LOST')
     expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded', result: 'elsewhere' })
