@@ -183,9 +183,8 @@ describe('ctx.complete', () => {
         if (job.attempt === 2) return 'second attempt'
         return ctx.complete(async tx => {
           await note(tx, job.id, 'written')
-          // The very next commit is that of this transaction: beats and claims are not transactions of their own.
-          if (what === 'reply') proxy.loseReplyTo('commit')
-          else proxy.loseRequest('commit')
+          if (what === 'reply') proxy.loseReplyTo('commit', 'insert into effects')
+          else proxy.loseRequest('commit', 'insert into effects')
           return 'completed'
         })
       }, proxy.url)

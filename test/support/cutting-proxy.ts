@@ -8,22 +8,24 @@ export interface CuttingProxy {
   readonly url: string
   /**
    * From now on wait for a request that contains `text`; when the server answers it, swallow the answer and cut the
-   * connection. Resolves when that has happened. Other connections are left alone.
+   * connection. Resolves when that has happened. Other connections are left alone. With `after`, only a connection that has
+   * sent that before is meant.
    */
-  loseReplyTo(text: string): Promise<void>
+  loseReplyTo(text: string, after?: string): Promise<void>
   /** The same, but the request never reaches the server. */
-  loseRequest(text: string): Promise<void>
+  loseRequest(text: string, after?: string): Promise<void>
   close(): Promise<void>
 }
 
 export async function startCuttingProxy(targetUrl: string): Promise<CuttingProxy> {
   const target = new URL(targetUrl)
   const sockets = new Set<Socket>()
-  let watched: { text: string; isForwarded: boolean; onCut: () => void } | undefined
+  let watched: { text: string; after: string; isForwarded: boolean; onCut: () => void } | undefined
 
   const server: Server = createServer(client => {
     const upstream = dial(Number(target.port), target.hostname)
     let cut: (() => void) | undefined
+    let sent = ''
     for (const socket of [client, upstream]) {
       sockets.add(socket)
       socket.on('close', () => sockets.delete(socket))
@@ -33,7 +35,8 @@ export async function startCuttingProxy(targetUrl: string): Promise<CuttingProxy
     client.on('close', () => upstream.destroy())
     upstream.on('close', () => client.destroy())
     client.on('data', chunk => {
-      if (watched && chunk.includes(watched.text)) {
+      sent = (sent + chunk.toString('latin1')).slice(-65_536)
+      if (watched && chunk.includes(watched.text) && sent.includes(watched.after)) {
         const { isForwarded, onCut } = watched
         watched = undefined
         if (!isForwarded) {
@@ -61,13 +64,13 @@ export async function startCuttingProxy(targetUrl: string): Promise<CuttingProxy
 
   return {
     url: url.href,
-    loseReplyTo: text =>
+    loseReplyTo: (text, after = '') =>
       new Promise(resolve => {
-        watched = { text, isForwarded: true, onCut: resolve }
+        watched = { text, after, isForwarded: true, onCut: resolve }
       }),
-    loseRequest: text =>
+    loseRequest: (text, after = '') =>
       new Promise(resolve => {
-        watched = { text, isForwarded: false, onCut: resolve }
+        watched = { text, after, isForwarded: false, onCut: resolve }
       }),
     async close() {
       for (const socket of sockets) socket.destroy()
