@@ -31,10 +31,10 @@ const startLeader = async () => {
 describe('a worker process that is killed', () => {
   it('[S7] [W15] its jobs are rescued once, no attempt used, and completed by another that takes the upkeep over', async () => {
     const producer = deployment.producer({ tasks: [wait] })
-    const doomed = await startProcess({ lease: '1s' })
+    const doomed = await startProcess({ lease: '2s' })
     const refs = await producer.enqueueMany(wait, numbers(6))
     await runningUnder(doomed.id, 4)
-    const heir = await startProcess({ lease: '1s' })
+    const heir = await startProcess()
     heir.release()
     await doomed.kill()
     await Promise.all(refs.map(ref => producer.waitFor(ref)))
@@ -59,7 +59,7 @@ describe('a worker process that is killed', () => {
     innocents.push(...(await producer.enqueueMany(nap, numbers(40))))
     let isOver = false
     const keepAlive = async () => {
-      while (!isOver) await (await startProcess({ lease: 2000, maxConcurrentTasks: 10 })).ended
+      while (!isOver) await (await startProcess({ lease: '2s', maxConcurrentTasks: 10 })).ended
     }
     const kept = Promise.all([keepAlive(), keepAlive()])
     expect(await producer.waitFor(killer)).toMatchObject({
@@ -81,7 +81,7 @@ describe('a worker process that is killed', () => {
   it('[S13] while a job of it is being cancelled leaves the job cancelled', async () => {
     await startLeader()
     const producer = deployment.producer({ tasks: [wait] })
-    const doomed = await startProcess({ lease: 500 })
+    const doomed = await startProcess({ lease: '2s' })
     const [cancelled, other] = await producer.enqueueMany(wait, numbers(2))
     if (!cancelled || !other) throw new Error('not enqueued')
     await runningUnder(doomed.id, 2)
@@ -101,7 +101,7 @@ describe('a worker process that is paused beyond its lease', () => {
   it('[X4] its jobs complete elsewhere, its own completions are refused, and it begins a second life', async () => {
     await startLeader()
     const producer = deployment.producer({ tasks: [wait] })
-    const sleeper = await startProcess({ lease: '1s', name: 'sleeper' })
+    const sleeper = await startProcess({ lease: '2s', name: 'sleeper' })
     const refs = await producer.enqueueMany(wait, numbers(4))
     await runningUnder(sleeper.id, 4)
     sleeper.pause()
