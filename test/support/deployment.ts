@@ -40,6 +40,8 @@ export function useDeployment(
   afterEach(async () => {
     await Promise.all(workers.splice(0).map(worker => worker.stop({ deadline: 0 })))
     await Promise.all(producers.splice(0).map(producer => producer.close()))
+    // A test that failed may have left a transaction open.
+    await database.rows("set lock_timeout = '20s'")
     const db = {
       query: async (text: string, values?: unknown[]) => ({ rows: await database.rows(text, values) }),
     }

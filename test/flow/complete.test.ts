@@ -1,0 +1,202 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { defineTask, type JobContext, type Queryable } from '../../src/index.ts'
+import { startCuttingProxy } from '../support/cutting-proxy.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { gate } from '../support/signals.ts'
+
+const database = useDatabase()
+const deployment = useDeployment(database)
+const task = defineTask<number, number, unknown, unknown>({
+  name: 'task',
+  concurrency: 5,
+  retry: { attempts: 2, backoff: { type: 'fixed', delay: 0 } },
+})
+
+beforeAll(async () => {
+  await database.rows('create table effects (job uuid, note text)')
+})
+
+const note = (tx: Queryable, job: string, text: string) =>
+  tx.query('insert into effects values ($1, $2)', [job, text])
+const notesOf = async (job: string) =>
+  (await database.rows<{ note: string }>('select note from effects where job = $1', [job])).map(
+    row => row.note,
+  )
+
+/** Run one job with this handler; resolves when it has ended. */
+async function run(
+  work: (job: { id: string; attempt: number }, ctx: JobContext) => unknown,
+  postgres = database.url,
+) {
+  const producer = deployment.producer({ tasks: [task] })
+  await deployment.worker({ postgres, handlers: [task.handle((job, ctx) => work(job, ctx))] })
+  const ref = await producer.enqueue(task, 1)
+  const ended = await producer.waitFor(ref)
+  return { producer, ref, ended, notes: await notesOf(ref.id) }
+}
+
+describe('ctx.complete', () => {
+  it('[X4] commits the writes and the completion together, with what it returns as the result', async () => {
+    const { ended, notes } = await run(async (job, ctx) => {
+      const value = await ctx.complete(async tx => {
+        await note(tx, job.id, 'written')
+        const { rows } = await database
+          .rows('select state from longshore.jobs where id = $1', [job.id])
+          .then(rows => ({ rows }))
+        expect(rows).toEqual([{ state: 'running' }])
+        return { total: 3 }
+      })
+      expect(value).toEqual({ total: 3 })
+      return 'not looked at'
+    })
+    expect(ended).toMatchObject({ state: 'succeeded', result: { total: 3 }, attempts: 1 })
+    expect(notes).toEqual(['written'])
+    expect(await database.rows('select sum(used)::int as used from longshore.slot_groups')).toEqual([
+      { used: 0 },
+    ])
+  })
+
+  it('[X4] writes nothing when the work fails; the next attempt can complete', async () => {
+    const { ended, notes } = await run((job, ctx) =>
+      ctx.complete(async tx => {
+        await note(tx, job.id, `attempt ${job.attempt}`)
+        if (job.attempt === 1) throw new Error('not yet')
+      }),
+    )
+    expect(ended).toMatchObject({ state: 'succeeded', result: null, attempts: 2 })
+    expect(notes).toEqual(['attempt 2'])
+  })
+
+  it('[X4] a handler that catches the failure may complete again, but not twice', async () => {
+    const codes: unknown[] = []
+    const { ended, notes } = await run(async (job, ctx) => {
+      await ctx
+        .complete(async tx => {
+          await note(tx, job.id, 'first')
+          throw new Error('no')
+        })
+        .catch(() => undefined)
+      await ctx.complete(tx => note(tx, job.id, 'second').then(() => null))
+      await ctx.complete(tx => note(tx, job.id, 'third')).catch(error => codes.push(error.code))
+    })
+    expect(ended).toMatchObject({ state: 'succeeded', attempts: 1 })
+    expect(notes).toEqual(['second'])
+    expect(codes).toEqual(['COMPLETED_TWICE'])
+  })
+
+  it('[X4] stays completed when the handler fails afterwards, or does not wait for it', async () => {
+    const thrown = await run(async (job, ctx) => {
+      await ctx.complete(tx => note(tx, job.id, 'kept').then(() => 1))
+      throw new Error('afterwards')
+    })
+    expect(thrown).toMatchObject({ ended: { state: 'succeeded', result: 1, attempts: 1 }, notes: ['kept'] })
+  })
+
+  it('[X4] is waited for by a handler that returns without waiting', async () => {
+    const unawaited = await run((job, ctx) => {
+      ctx.complete(tx => note(tx, job.id, 'kept').then(() => 2)).catch(() => undefined)
+    })
+    expect(unawaited).toMatchObject({ ended: { state: 'succeeded', result: 2 }, notes: ['kept'] })
+  })
+
+  it('[X4] refuses a result that cannot be stored, and writes nothing', async () => {
+    const { ended, notes } = await run((job, ctx) =>
+      ctx.complete(tx => note(tx, job.id, 'lost').then(() => Number.NaN)),
+    )
+    expect(ended).toMatchObject({ state: 'failed', error: { code: 'RESULT_REFUSED' }, attempts: 1 })
+    expect(notes).toEqual([])
+  })
+
+  it('[X4] [S13] rolls back when the job was cancelled meanwhile', async () => {
+    const producer = deployment.producer({ tasks: [task] })
+    const [begun, mayGo, code] = [gate(), gate(), gate<unknown>()]
+    await deployment.worker({
+      abortGrace: '20s',
+      handlers: [
+        task.handle((job, ctx) =>
+          ctx
+            .complete(async tx => {
+              await note(tx, job.id, 'lost')
+              begun.open()
+              await mayGo.opened
+            })
+            .catch(error => {
+              code.open(error.code)
+              throw error
+            }),
+        ),
+      ],
+    })
+    const ref = await producer.enqueue(task, 1)
+    await begun.opened
+    expect(await producer.cancel(ref)).toBe('cancelling')
+    mayGo.open()
+    expect(await code.opened).toBe('JOB_CANCELLED')
+    expect(await producer.waitFor(ref)).toMatchObject({ state: 'cancelled' })
+    expect(await notesOf(ref.id)).toEqual([])
+  })
+
+  it('[X4] rolls back when the lease was lost meanwhile, and the job runs elsewhere', async () => {
+    const producer = deployment.producer({ tasks: [task] })
+    const [begun, mayGo, code] = [gate(), gate(), gate<unknown>()]
+    let first = true
+    const worker = await deployment.worker({
+      handlers: [
+        task.handle(async (job, ctx) => {
+          if (!first) return 'elsewhere'
+          first = false
+          return ctx
+            .complete(async tx => {
+              await note(tx, job.id, 'lost')
+              begun.open()
+              await mayGo.opened
+            })
+            .catch(error => {
+              code.open(error.code)
+              throw error
+            })
+        }),
+      ],
+    })
+    const { id } = await worker.start()
+    const ref = await producer.enqueue(task, 1)
+    await begun.opened
+    await database.rows(
+      "update longshore.workers set expires_at = now() - interval '1 second' where id = $1",
+      [id],
+    )
+    await database.rows('select longshore.rescue(3600000, 100)')
+    mayGo.open()
+    expect(await code.opened).toBe('LEASE_LOST')
+    expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded', result: 'elsewhere' })
+    expect(await notesOf(ref.id)).toEqual([])
+  })
+
+  it.each([
+    ['reply', true],
+    ['request', false],
+  ] as const)('[X4] is both or neither when the %s of the commit is lost', async (what, isWritten) => {
+    const proxy = await startCuttingProxy(database.url)
+    try {
+      const { ended, notes } = await run((job, ctx) => {
+        if (job.attempt === 2) return 'second attempt'
+        return ctx.complete(async tx => {
+          await note(tx, job.id, 'written')
+          // The very next commit is that of this transaction: beats and claims are not transactions of their own.
+          if (what === 'reply') proxy.loseReplyTo('commit')
+          else proxy.loseRequest('commit')
+          return 'completed'
+        })
+      }, proxy.url)
+      expect(ended).toMatchObject(
+        isWritten
+          ? { state: 'succeeded', result: 'completed', attempts: 1 }
+          : { state: 'succeeded', result: 'second attempt', attempts: 2 },
+      )
+      expect(notes).toEqual(isWritten ? ['written'] : [])
+    } finally {
+      await proxy.close()
+    }
+  })
+})
