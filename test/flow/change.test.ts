@@ -122,6 +122,7 @@ describe('a change and a claim at once', () => {
   it.each(['claim_merged', 'claim_limited'] as const)(
     '[C6] the change first: %s does not hand the job to a worker that no longer fits',
     async name => {
+      deployment.skipAudit('a guard is taken away, and jobs are removed by hand')
       const after = 'v_token := coalesce(v_token'
       const paused =
         name === 'claim_merged'
