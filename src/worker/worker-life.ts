@@ -45,6 +45,8 @@ export interface WorkerLife {
 /** How long a stopping worker keeps trying to settle its last runs. */
 const LAST_SETTLE_MS = 10_000
 const UNREGISTER_MS = 2000
+/** How long a job that must run alone waits for the settles of the others: somebody may hold one of them for minutes. */
+const SETTLE_BEFORE_ALONE_MS = 2000
 /** Completions in transactions of their own that are under way at once; more wait for their turn. */
 const COMPLETE_CONNECTIONS = 5
 const MOST_KNOWN_LANES = 10_000
@@ -123,12 +125,14 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
 
   const startJob = (job: ClaimedJob) => {
     const handler = handlers.get(lanes.get(job.lane) ?? '')
-    if (!handler || isEnding) return giveBack(job)
+    // Two that must run alone cannot wait for each other here: the one that waits would be rescued with the other.
+    if (!handler || isEnding || (job.mustRunAlone && hasLonely)) return giveBack(job)
     unreported++
     inside++
     const run = new Run(job, handler, runSettings)
     runs.set(job.id, run)
-    if (job.mustRunAlone) runAlone(run)
+    if (job.mustRunAlone)
+      runAlone(run).catch(error => logger.error({ err: error }, 'running a job alone failed'))
     else start(run)
   }
 
@@ -141,23 +145,19 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
    * A job that workers died with twice waits until everything else here has ended, and runs by itself: if it is the cause,
    * no other job shares its fate. Meanwhile nothing is claimed.
    */
-  const lonely: Run[] = []
-  const runAlone = (run: Run) => {
-    lonely.push(run)
-    if (lonely.length > 1) return
+  let hasLonely = false
+  const runAlone = async (run: Run) => {
+    hasLonely = true
     loop.holdClaims(true)
     logger.info({ job: run.claimed.id }, 'a job that was rescued twice waits to run alone')
-    emptyLonely().catch(error => logger.error({ err: error }, 'running jobs alone failed'))
-  }
-  const emptyLonely = async () => {
     await loop.answered() // what those claims bring runs before
-    for (let run = lonely[0]; run; run = lonely[0]) {
-      await othersReturned(lonely.length)
-      if (isEnding) run.giveUp()
-      else start(run)
-      await othersReturned(lonely.length - 1)
-      lonely.shift()
-    }
+    await othersReturned(1)
+    // What has ended would run again if this one took the process with it before it is settled.
+    await Promise.race([loop.idle(), pause(SETTLE_BEFORE_ALONE_MS, undefined, { ref: false })])
+    if (isEnding) run.giveUp()
+    else start(run)
+    await othersReturned(0)
+    hasLonely = false
     loop.holdClaims(false)
   }
   /** Resolves when no more than `left` handlers are inside. */

@@ -122,6 +122,7 @@ describe('a change and a claim at once', () => {
   it.each(['claim_merged', 'claim_limited'] as const)(
     '[C6] the change first: %s does not hand the job to a worker that no longer fits',
     async name => {
+      deployment.skipAudit('a guard is taken away, and jobs are removed by hand')
       const after = 'v_token := coalesce(v_token'
       const paused =
         name === 'claim_merged'
@@ -131,16 +132,13 @@ describe('a change and a claim at once', () => {
               remove: 'v_after_id := v_page[v_found];',
               replacement: `v_after_id := v_page[v_found]; ${pauseAt(78)}`,
             }
-      deployment.skipAudit('a guard is taken out on purpose')
       expect(await weakened(database, [paused], () => changeFirst(name))).toBe(0)
       const lanes = name === 'claim_merged' ? 'p_lanes' : 'v_lanes'
       const blind = { name, remove: ` and j.lane = any (${lanes})` }
       if (name === 'claim_merged') {
-        deployment.skipAudit('a guard is taken out on purpose')
         expect(await weakened(database, [paused, blind], () => changeFirst(name))).toBe(1)
       } else {
         // Its slots are found by lane: without the check there is none for a lane that is not its own.
-        deployment.skipAudit('a guard is taken out on purpose')
         await expect(weakened(database, [paused, blind], () => changeFirst(name))).resolves.not.toBe(0)
       }
     },

@@ -13,11 +13,15 @@ export interface JournalRun {
   worker: number
   token: number
   score: number
+  /** When the claim began, and when it had taken the job. */
+  claimBeganAt: number
   startedAt: number
   /** Undefined while it runs. */
   endedAt: number | undefined
   /** The state that it went to; `ended` for the history. */
   wentTo: string | undefined
+  /** It went back because its worker died. */
+  isRescued: boolean
 }
 
 const INSTALL = `
@@ -26,6 +30,7 @@ const INSTALL = `
   create table journal.changes (
     no bigint generated always as identity primary key,
     at timestamptz not null default clock_timestamp(),
+    began timestamptz not null default now(),
     tx xid8 not null default pg_current_xact_id(),
     job_id uuid not null,
     was longshore.job_state,
@@ -165,10 +170,13 @@ const QUESTIONS: readonly [invariant: number, sql: string][] = [
 
 const RUNS = `
   select s.job_id, l.task, l.concurrency_key as key, s.worker_id as worker, s.token::float8 as token,
-    s.score::float8 as score, extract(epoch from s.at)::float8 * 1000000 as started_at,
-    extract(epoch from s.ended_at)::float8 * 1000000 as ended_at, s.went_to
+    s.score::float8 as score, extract(epoch from s.began)::float8 * 1000000 as claim_began_at,
+    extract(epoch from s.at)::float8 * 1000000 as started_at,
+    extract(epoch from s.ended_at)::float8 * 1000000 as ended_at, s.went_to,
+    s.is_rescued
   from (
     select c.*, lead(c.at) over way as ended_at,
+      coalesce(lead(c.rescues) over way > c.rescues, false) as is_rescued,
       case when lead(c.no) over way is not null then coalesce(lead(c.state) over way::text, 'ended') end as went_to
     from journal.changes c
     where c.state is distinct from c.was and 'running' in (c.was, c.state)
@@ -215,9 +223,11 @@ export function createJournal(database: Pick<TestDatabase, 'rows'>): Journal {
         worker: row['worker'] as unknown as number,
         token: row['token'] as unknown as number,
         score: row['score'] as unknown as number,
+        claimBeganAt: row['claim_began_at'] as unknown as number,
         startedAt: row['started_at'] as unknown as number,
         endedAt: row['ended_at'] ?? undefined,
         wentTo: row['went_to'] ?? undefined,
+        isRescued: row['is_rescued'] as unknown as boolean,
       }))
     },
     async clear() {

@@ -5,6 +5,8 @@ export interface Cli {
   readonly child: ChildProcess
   /** Resolves when its output contains the text; rejects when it ends first. */
   says(text: string): Promise<void>
+  /** Its output so far. */
+  said(): string
   readonly ended: Promise<{ code: number | null; stdout: string; stderr: string }>
 }
 
@@ -36,6 +38,7 @@ export function spawnScript(script: string, args: string[], env: Record<string, 
   return {
     child,
     ended,
+    said: () => `${stdout}${stderr}`,
     says(text) {
       return new Promise((resolve, reject) => {
         const check = () => {

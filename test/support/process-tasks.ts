@@ -1,0 +1,11 @@
+/** The tasks that worker processes of the tests know, see `task-worker.ts`. */
+import { defineTask } from '../../src/index.ts'
+
+/** Three that do nothing, for orders over several tasks. */
+export const noops = ['noop-1', 'noop-2', 'noop-3'].map(name => defineTask<number>({ name }))
+/** Returns when its process is told to, and does not listen to its signal. At most four at once. */
+export const wait = defineTask<number>({ name: 'wait', concurrency: 4 })
+/** Takes a moment. */
+export const nap = defineTask<number>({ name: 'nap' })
+/** Kills its process. */
+export const poison = defineTask<number>({ name: 'poison', retry: { maxRescues: 2 } })

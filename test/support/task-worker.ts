@@ -1,0 +1,29 @@
+/**
+ * A worker in a process of its own that handles the tasks of `process-tasks.ts`. SIGUSR2 lets its waiting handlers return,
+ * now and from now on.
+ */
+import { once } from 'node:events'
+import { setTimeout as pause } from 'node:timers/promises'
+import { createWorker, type WorkerOptions } from '../../src/index.ts'
+import { nap, noops, poison, wait } from './process-tasks.ts'
+
+const NAP_MS = 30
+const options = JSON.parse(process.argv[2] ?? '{}') as Partial<WorkerOptions>
+const mayReturn = once(process, 'SIGUSR2')
+
+const worker = createWorker({
+  abortGrace: '1h',
+  ...options,
+  handlers: [
+    ...noops.map(task => task.handle(() => undefined)),
+    wait.handle(async () => {
+      await mayReturn
+    }),
+    nap.handle(() => pause(NAP_MS)),
+    poison.handle(() => process.kill(process.pid, 'SIGKILL')),
+  ],
+})
+const { id } = await worker.start()
+process.stdout.write(`running ${id}.\n`)
+await once(process, 'SIGTERM')
+await worker.stop()

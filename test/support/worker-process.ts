@@ -1,0 +1,51 @@
+/** Workers in processes of their own, to be killed and paused. None outlives its test. */
+import { afterEach } from 'vitest'
+import type { WorkerOptions } from '../../src/index.ts'
+import type { TestDatabase } from './database.ts'
+import { spawnScript } from './spawn-cli.ts'
+
+export interface WorkerProcess {
+  /** The id of its first life. */
+  readonly id: number
+  readonly ended: Promise<unknown>
+  /** SIGKILL. Resolves when it is gone. */
+  kill(): Promise<void>
+  /** SIGSTOP. */
+  pause(): void
+  /** SIGCONT. */
+  resume(): void
+  /** Let its waiting handlers return, now and from now on. */
+  release(): void
+}
+
+type ProcessOptions = Pick<WorkerOptions, 'lease' | 'name' | 'maxConcurrentTasks' | 'claimBatchSize'>
+
+/** Call after `useDeployment`: then the processes end before the audit. */
+export function useWorkerProcesses(database: TestDatabase) {
+  const started: WorkerProcess[] = []
+  afterEach(async () => {
+    await Promise.all(started.splice(0).map(each => each.kill()))
+  })
+
+  return async function startProcess(options: ProcessOptions = {}): Promise<WorkerProcess> {
+    const { child, says, ended, said } = spawnScript(
+      'test/support/task-worker.ts',
+      [JSON.stringify({ postgres: database.url, ...options })],
+      { LONGSHORE_LOG_LEVEL: 'silent' },
+    )
+    const process = {
+      id: 0,
+      ended,
+      async kill() {
+        child.kill('SIGKILL')
+        await ended
+      },
+      pause: () => void child.kill('SIGSTOP'),
+      resume: () => void child.kill('SIGCONT'),
+      release: () => void child.kill('SIGUSR2'),
+    }
+    started.push(process)
+    await says('.\n')
+    return Object.assign(process, { id: Number(/running (\d+)\./.exec(said())?.[1]) })
+  }
+}
