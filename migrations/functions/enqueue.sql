@@ -1,7 +1,7 @@
 -- Enqueue one job from plain SQL, inside whatever transaction the caller is in:
 --   select longshore.enqueue('send-mail', '{"to": "a@b.c"}', '{"priority": 10, "delayMs": 60000}')
--- Options: id, queue, tag, constraints (what a worker must have: {"gpu": "a100"}), priority (0 to 2047), delayMs or runAt
--- (a timestamp), attempts. What is not given comes from the registered task, else from the defaults. Returns the job's id.
+-- Options: id, queue, tag, constraints (what a worker must have: {"gpu": "a100"}), concurrencyKey, priority (0 to 2047),
+-- delayMs or runAt (a timestamp), attempts. What is not given comes from the registered task, else from the defaults. Returns the job's id.
 create function longshore.enqueue(p_task text, p_payload jsonb default '{}', p_options jsonb default '{}') returns uuid
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -24,10 +24,10 @@ begin
       using errcode = 'invalid_parameter_value', hint = 'Store large data elsewhere and enqueue a reference to it.';
   end if;
   select k into v_unknown from jsonb_object_keys(p_options) k
-  where k not in ('id', 'queue', 'tag', 'constraints', 'priority', 'delayMs', 'runAt', 'attempts') limit 1;
+  where k not in ('id', 'queue', 'tag', 'constraints', 'concurrencyKey', 'priority', 'delayMs', 'runAt', 'attempts') limit 1;
   if v_unknown is not null then
     raise exception 'longshore: unknown option "%"', v_unknown using errcode = 'invalid_parameter_value',
-      hint = 'Options are id, queue, tag, constraints, priority, delayMs, runAt and attempts.';
+      hint = 'Options are id, queue, tag, constraints, concurrencyKey, priority, delayMs, runAt and attempts.';
   end if;
   if not coalesce(v_priority, 0) between 0 and 2047 or v_priority <> trunc(v_priority) then
     raise exception 'longshore: priority must be a whole number from 0 to 2047, got %', v_priority
@@ -50,6 +50,14 @@ begin
   end if;
 
   select * into v_task from longshore.tasks t where t.name = p_task;
+  if p_options ->> 'concurrencyKey' is not null and v_task.concurrency_per_key is null then
+    raise exception 'longshore: task % has no concurrencyPerKey, so concurrencyKey would limit nothing', p_task
+      using errcode = 'invalid_parameter_value', hint = 'Declare it with defineTask and start a process that knows the task.';
+  end if;
+  if length(p_options ->> 'concurrencyKey') not between 1 and 200 then
+    raise exception 'longshore: concurrencyKey has 1 to 200 characters, got %', length(p_options ->> 'concurrencyKey')
+      using errcode = 'invalid_parameter_value';
+  end if;
   v_id := coalesce((p_options ->> 'id')::uuid, longshore.new_id());
   perform longshore.enqueue_jobs(
     jsonb_build_array(jsonb_build_object(
@@ -58,6 +66,7 @@ begin
       'tag', coalesce(p_options ->> 'tag', v_task.tag, 'default'),
       'constraintTag', case when p_options ? 'constraints'
         then longshore.constraint_tag(nullif(p_options -> 'constraints', 'null')) else 'c:' end,
+      'concurrencyKey', coalesce(p_options ->> 'concurrencyKey', ''),
       'maxAttempts', coalesce(v_attempts, v_task.max_attempts, 3),
       'priority', coalesce(v_priority, 0),
       'delayMs', floor(v_delay_ms),

@@ -562,6 +562,22 @@ describe('limits that make no sense', () => {
     await expect(register([{ name: 'wrong', concurrencyPerKey: -3 }])).rejects.toThrow('concurrency')
   })
 
+  it('[L8] [X1] plain SQL takes a key, and refuses what the API refuses', async () => {
+    await register([{ name: 'sql', concurrencyPerKey: 1 }, { name: 'none' }])
+    const enqueue = (task: string, key: string) =>
+      database.rows("select longshore.enqueue($1, '1', jsonb_build_object('concurrencyKey', $2::text))", [
+        task,
+        key,
+      ])
+    await enqueue('sql', 'k')
+    await enqueue('sql', 'k')
+    const worker = await workByHand(database, ['sql'])
+    expect([...(await worker.claim(5)), ...(await worker.claim(5))]).toHaveLength(1)
+    await expect(enqueue('none', 'k')).rejects.toThrow('has no concurrencyPerKey')
+    await expect(enqueue('sql', '')).rejects.toThrow('concurrencyKey has 1 to 200 characters')
+    await expect(enqueue('sql', 'k'.repeat(201))).rejects.toThrow('concurrencyKey has 1 to 200 characters')
+  })
+
   it('[L8] a key for a task without concurrencyPerKey is refused, and one that is too long', async () => {
     const producer = deployment.producer()
     await expect(producer.enqueue(defineTask({ name: 'none' }), 1, { concurrencyKey: 'k' })).rejects.toThrow(

@@ -7,5 +7,12 @@ export const noops = ['noop-1', 'noop-2', 'noop-3'].map(name => defineTask<numbe
 export const wait = defineTask<number>({ name: 'wait', concurrency: 4 })
 /** Takes a moment. */
 export const nap = defineTask<number>({ name: 'nap' })
+/** Takes a moment, fails its first attempt now and then. Limited in both ways. */
+export const tenant = defineTask<number>({
+  name: 'tenant',
+  concurrency: 6,
+  concurrencyPerKey: 2,
+  retry: { attempts: 3, backoff: { type: 'fixed', delay: 0 } },
+})
 /** Kills its process. */
 export const poison = defineTask<number>({ name: 'poison', retry: { maxRescues: 2 } })

@@ -5,9 +5,10 @@
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import { createWorker, type WorkerOptions } from '../../src/index.ts'
-import { nap, noops, poison, wait } from './process-tasks.ts'
+import { nap, noops, poison, tenant, wait } from './process-tasks.ts'
 
 const NAP_MS = 30
+const TENANT_MS = 3
 const options = JSON.parse(process.argv[2] ?? '{}') as Partial<WorkerOptions>
 const mayReturn = once(process, 'SIGUSR2')
 
@@ -20,6 +21,10 @@ const worker = createWorker({
       await mayReturn
     }),
     nap.handle(() => pause(NAP_MS)),
+    tenant.handle(async ({ payload, attempt }) => {
+      await pause(TENANT_MS)
+      if (payload % 7 === 0 && attempt === 1) throw new Error('now and then')
+    }),
     poison.handle(() => process.kill(process.pid, 'SIGKILL')),
   ],
 })
