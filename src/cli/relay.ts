@@ -9,7 +9,7 @@ import { untilSignal } from './until-signal.ts'
 export function addRelayCommand(program: Command): void {
   const command = program
     .command('relay')
-    .description('run the sidecar: due jobs and history; several may run, one leads')
+    .description('run the sidecar: due jobs, rescue and history; several may run, one leads')
     .option(
       '--redis-url <url>',
       'a Redis to check at the start; dispatch through Redis is not built yet (REDIS_URL)',

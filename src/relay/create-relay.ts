@@ -1,6 +1,6 @@
 /**
  * The relay: the sidecar that keeps a deployment going. In direct dispatch it holds the upkeep lease, so that workers
- * need not: due jobs become ready, the history gets its partitions. Several may run: one leads, the others stand by.
+ * need not: due jobs become ready, dead workers' jobs are rescued, the history gets its partitions. Several may run: one leads, the others stand by.
  */
 import { hostname } from 'node:os'
 import { checkDatabase } from '../postgres/check-database.ts'

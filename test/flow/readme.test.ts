@@ -1,4 +1,4 @@
-/** What the README shows is what runs. */
+/** What the README and the guide show is what runs. */
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
@@ -21,6 +21,14 @@ describe('the README', () => {
     expect(readFileSync('README.md', 'utf8')).toContain(`\`\`\`ts\n${example}\`\`\``)
     const { code, output } = await run(['examples/first-job.ts'], { DATABASE_URL: database.url })
     expect(output).toContain('succeeded receipt 1 for ada@example.com')
+    expect(code).toBe(0)
+  })
+
+  it('[L8] [S13] [X4] leads to a guide whose example is run here too', async () => {
+    const example = readFileSync('examples/control-jobs.ts', 'utf8')
+    expect(readFileSync('docs/guide.md', 'utf8')).toContain(`\`\`\`ts\n${example}\`\`\``)
+    const { code, output } = await run(['examples/control-jobs.ts'], { DATABASE_URL: database.url })
+    expect(output).toBe('changed\ncancelled\n1 invoice\n')
     expect(code).toBe(0)
   })
 
