@@ -1,9 +1,9 @@
-/** The bench: longshore beside its peers, on one machine, in one run. Flags are in `flags.ts`. */
+/** The bench: longshore beside its peers, or beside itself, on one machine, in one run. Flags are in `flags.ts`. */
 import { availableParallelism, cpus } from 'node:os'
 import { buildLongshore } from './build-longshore.ts'
 import { type Database, openDatabase } from './database.ts'
 import { type Flags, readFlags, USAGE } from './flags.ts'
-import { knownPeer } from './peers/known-peers.ts'
+import { knownPeer, OURS } from './peers/known-peers.ts'
 import { formatResult, formatSummary } from './print.ts'
 import { formatProfiles, formatStatements } from './profile/print-profile.ts'
 import { type Result, runRounds } from './rounds.ts'
@@ -27,7 +27,8 @@ async function main(flags: Flags): Promise<void> {
     const database = await openDatabase({ withStatements: flags.profile !== undefined })
     try {
       say(`${database.choice}; Node ${process.version}; ${availableParallelism()} cores, ${cpus()[0]?.model}`)
-      for (const peer of flags.peers) say(`${peer}: ${knownPeer(peer).title}`)
+      const peers = flags.scenarios.every(({ variants }) => variants) ? [OURS] : flags.peers
+      for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}`)
       await run(flags, database, build.folder)
     } finally {
       await database.stop()
@@ -51,8 +52,8 @@ async function run(flags: Flags, database: Database, longshore: string): Promise
     database,
     surroundings: { postgres: database.url, longshore },
     profile: flags.profile,
-    onStart: (round, scenario, peer) =>
-      hint(`round ${round} of ${flags.sizes.rounds}: ${scenario.question}, ${peer} …`),
+    onStart: (round, scenario, side) =>
+      hint(`round ${round} of ${flags.sizes.rounds}: ${scenario.question}, ${side} …`),
     onResult,
   })
   const summary = summarize(flags.scenarios, flags.peers, results)
