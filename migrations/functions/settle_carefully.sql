@@ -26,7 +26,7 @@ begin
   return query
   with missing as materialized (
     select g.id, g.token from unnest(p_ids, p_tokens) as g(id, token)
-    where not (to_jsonb(v_settled) ? g.id::text)
+    where g.id <> all (v_settled)
   )
   select m.id, case when j.id is null then 'lost' else 'busy' end, null::int
   from missing m
