@@ -11,6 +11,8 @@ export interface Flags {
   readonly peers: readonly string[]
   readonly isJson: boolean
   readonly isSaved: boolean
+  /** Explain the hot functions instead of measuring. */
+  readonly isPlans: boolean
   readonly profile: 'worker' | 'producer' | undefined
   /** Names what was measured: for the file of `--save`. */
   readonly setName: string
@@ -27,6 +29,7 @@ export const USAGE = `npm run bench -- [flags]
   --json               print the results as JSON
   --save               write them to bench/results/
   --profile <who>      worker | producer: the functions its time goes to, and the statements Postgres's goes to
+  --plans              write the plans of the hot functions to bench/plans/ instead
   --help
 
 DATABASE_URL measures on that server, in a database of its own; otherwise one is started.`
@@ -44,6 +47,7 @@ export function readFlags(args: string[]): Flags | undefined {
       json: { type: 'boolean', default: false },
       save: { type: 'boolean', default: false },
       profile: { type: 'string' },
+      plans: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
     },
   })
@@ -67,6 +71,7 @@ export function readFlags(args: string[]): Flags | undefined {
     peers,
     isJson: values.json,
     isSaved: values.save,
+    isPlans: values.plans,
     profile,
     setName: [
       only === undefined ? values.set : chosen.map(scenario => scenario.id).join('+'),

@@ -4,6 +4,7 @@ import { buildLongshore } from './build-longshore.ts'
 import { type Database, openDatabase } from './database.ts'
 import { type Flags, readFlags, USAGE } from './flags.ts'
 import { knownPeer, OURS } from './peers/known-peers.ts'
+import { writePlans } from './plans/write-plans.ts'
 import { formatResult, formatSummary } from './print.ts'
 import { formatProfiles, formatStatements } from './profile/print-profile.ts'
 import { type Result, runRounds } from './rounds.ts'
@@ -27,6 +28,7 @@ async function main(flags: Flags): Promise<void> {
     const database = await openDatabase({ withStatements: flags.profile !== undefined })
     try {
       say(`${database.choice}; Node ${process.version}; ${availableParallelism()} cores, ${cpus()[0]?.model}`)
+      if (flags.isPlans) return await plans(flags, database, build.folder)
       const peers = flags.scenarios.every(({ variants }) => variants) ? [OURS] : flags.peers
       for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}`)
       await run(flags, database, build.folder)
@@ -36,6 +38,12 @@ async function main(flags: Flags): Promise<void> {
   } finally {
     build.remove()
   }
+}
+
+async function plans({ sizes }: Flags, database: Database, longshore: string): Promise<void> {
+  const open = await knownPeer(OURS).load()
+  const { install } = await open({ postgres: database.url, longshore })
+  await writePlans({ database, sizes, install, say })
 }
 
 async function run(flags: Flags, database: Database, longshore: string): Promise<void> {

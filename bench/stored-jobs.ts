@@ -48,12 +48,12 @@ export async function storeJobs(database: Database, lanes: readonly Lane[], coun
   }
 }
 
-/** Let a worker claim until its limits are full; it keeps what it got. */
+/** Let a worker claim until its limits are full, and known to be; it keeps what it got. */
 export async function fillLimits(database: Database, workerId: number): Promise<void> {
   for (;;) {
-    const [row] = await database.query(
-      `select count(c.id)::int as claimed from longshore.claim(${workerId}, 1000) c`,
-    )
-    if (row?.['claimed'] === 0) return
+    const [row] = await database.query(`
+      select count(c.id)::int as claimed, coalesce(bool_or(c.answer in ('busy', 'more')), false) as again
+      from longshore.claim(${workerId}, 1000) c`)
+    if (row?.['claimed'] === 0 && row['again'] === false) return
   }
 }
