@@ -26,7 +26,7 @@ begin
   return query
   with missing as materialized (
     select g.id, g.token from unnest(p_ids, p_tokens) as g(id, token)
-    where g.id <> all (v_settled)
+    where not (to_jsonb(v_settled) ? g.id::text)
   )
   select m.id, case when j.id is null then 'lost' else 'busy' end, null::int
   from missing m
