@@ -1,5 +1,5 @@
 /**
- * Owns the measurement of draining: jobs are stored, then worker processes start. The clock runs from the first handler
+ * Owns the measurement of draining: jobs are stored, then worker processes start, all at once. The clock runs from the first handler
  * call to the moment the store holds no unfinished job, so work put off until after the handlers counts too.
  */
 import { setTimeout as pause } from 'node:timers/promises'
@@ -12,14 +12,18 @@ import { beginStretch } from './timed-stretch.ts'
 const FILL_WIDTH = 4
 const LIMIT_MS = 180_000
 
-export async function drain(setting: Setting, workerProcesses: number): Promise<Measurement> {
-  const jobs = setting.sizes.drainJobs
+export async function drain(
+  setting: Setting,
+  workerProcesses: number,
+  jobs = setting.sizes.drainJobs,
+): Promise<Measurement> {
   const producer = await setting.peer.openProducer()
   await fill(producer, jobs, FILL_WIDTH)
   await producer.close()
-  await setting.database.settle()
 
   const workers = Array.from({ length: workerProcesses }, () => setting.forkWorker(jobs, jobs))
+  await Promise.all(workers.map(worker => worker.loaded))
+  await setting.database.settle()
   const broken = Promise.race(workers.map(worker => worker.broken))
   const ran = () => workers.reduce((sum, worker) => sum + worker.ran, 0)
   const giveUpAt = performance.now() + LIMIT_MS
@@ -30,6 +34,7 @@ export async function drain(setting: Setting, workerProcesses: number): Promise<
     }
   }
 
+  for (const worker of workers) worker.begin()
   await until('the first job runs', () => ran() > 0)
   const stretch = await beginStretch(
     setting,

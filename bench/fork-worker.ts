@@ -7,6 +7,10 @@ export interface ForkedWorker {
   readonly pid: number
   /** Jobs run so far, a few milliseconds old. */
   readonly ran: number
+  /** Resolves when its code is loaded. */
+  readonly loaded: Promise<void>
+  /** Let it take jobs. */
+  begin(): void
   /** Resolves when it takes jobs. */
   readonly ready: Promise<void>
   /** Rejects when the process ends before it is asked to. */
@@ -22,12 +26,18 @@ export function forkWorker(order: WorkerOrder): ForkedWorker {
   const child = fork(file, [JSON.stringify(order)], { serialization: 'advanced' })
   let ran = 0
   let report: WorkerReport | undefined
+  let onLoaded: () => void
+  const loaded = new Promise<void>(resolve => {
+    onLoaded = resolve
+  })
   let onReady: () => void
   const ready = new Promise<void>(resolve => {
     onReady = resolve
   })
   child.on('message', (message: WorkerMessage) => {
     switch (message.kind) {
+      case 'loaded':
+        return onLoaded()
       case 'ready':
         return onReady()
       case 'count':
@@ -47,6 +57,10 @@ export function forkWorker(order: WorkerOrder): ForkedWorker {
     pid: child.pid as number,
     get ran() {
       return ran
+    },
+    loaded: Promise.race([loaded, broken]),
+    begin() {
+      child.send('begin')
     },
     ready: Promise.race([ready, broken]),
     broken,

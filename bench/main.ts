@@ -1,9 +1,10 @@
-/** The bench: longshore beside its peers, on one machine, in one run. Flags are in `flags.ts`. */
+/** The bench: longshore beside its peers, or beside itself, on one machine, in one run. Flags are in `flags.ts`. */
 import { availableParallelism, cpus } from 'node:os'
 import { buildLongshore } from './build-longshore.ts'
 import { type Database, openDatabase } from './database.ts'
 import { type Flags, readFlags, USAGE } from './flags.ts'
-import { knownPeer } from './peers/known-peers.ts'
+import { knownPeer, OURS } from './peers/known-peers.ts'
+import { writePlans } from './plans/write-plans.ts'
 import { formatResult, formatSummary } from './print.ts'
 import { formatProfiles, formatStatements } from './profile/print-profile.ts'
 import { type Result, runRounds } from './rounds.ts'
@@ -27,7 +28,9 @@ async function main(flags: Flags): Promise<void> {
     const database = await openDatabase({ withStatements: flags.profile !== undefined })
     try {
       say(`${database.choice}; Node ${process.version}; ${availableParallelism()} cores, ${cpus()[0]?.model}`)
-      for (const peer of flags.peers) say(`${peer}: ${knownPeer(peer).title}`)
+      if (flags.isPlans) return await plans(flags, database, build.folder)
+      const peers = flags.scenarios.every(({ variants }) => variants) ? [OURS] : flags.peers
+      for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}`)
       await run(flags, database, build.folder)
     } finally {
       await database.stop()
@@ -35,6 +38,12 @@ async function main(flags: Flags): Promise<void> {
   } finally {
     build.remove()
   }
+}
+
+async function plans({ sizes }: Flags, database: Database, longshore: string): Promise<void> {
+  const open = await knownPeer(OURS).load()
+  const { install } = await open({ postgres: database.url, longshore })
+  await writePlans({ database, sizes, install, say })
 }
 
 async function run(flags: Flags, database: Database, longshore: string): Promise<void> {
@@ -51,8 +60,8 @@ async function run(flags: Flags, database: Database, longshore: string): Promise
     database,
     surroundings: { postgres: database.url, longshore },
     profile: flags.profile,
-    onStart: (round, scenario, peer) =>
-      hint(`round ${round} of ${flags.sizes.rounds}: ${scenario.question}, ${peer} …`),
+    onStart: (round, scenario, side) =>
+      hint(`round ${round} of ${flags.sizes.rounds}: ${scenario.question}, ${side} …`),
     onResult,
   })
   const summary = summarize(flags.scenarios, flags.peers, results)

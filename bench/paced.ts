@@ -29,6 +29,8 @@ export async function pace(setting: Setting, perSecond: number, forMs: number): 
   const total = jobs + WARM_BULK + WARM_SINGLE
   const producer = await setting.peer.openProducer()
   const worker = setting.forkWorker(total, jobs)
+  await worker.loaded
+  worker.begin()
   await worker.ready
   const untilRan = async (count: number) => {
     const giveUpAt = performance.now() + LIMIT_MS

@@ -1,18 +1,20 @@
-/** Owns the order of a run: round by round, scenario by scenario, all peers in turn, so that a noisy spell hits each. */
+/** Owns the order of a run: round by round, scenario by scenario, all peers (or variants) in turn, so that a noisy spell hits each. */
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { NOISE_CORES, untilQuiet } from './cpu.ts'
 import type { Database } from './database.ts'
-import { knownPeer } from './peers/known-peers.ts'
+import { knownPeer, OURS } from './peers/known-peers.ts'
 import type { Surroundings } from './peers/peer.ts'
 import { createSetting, type Measurement, type Scenario } from './scenario.ts'
+import { sidesOf } from './sides.ts'
 import type { Sizes } from './sizes.ts'
 
 export interface Result extends Measurement {
   round: number
   scenario: string
-  peer: string
+  /** The peer, or the variant of longshore. */
+  side: string
   /** Others used the machine meanwhile. */
   isNoisy: boolean
 }
@@ -24,7 +26,7 @@ export interface RunOptions {
   database: Database
   surroundings: Surroundings
   profile: 'worker' | 'producer' | undefined
-  onStart: (round: number, scenario: Scenario, peer: string) => void
+  onStart: (round: number, scenario: Scenario, side: string) => void
   /** The database is still as the measurement left it; `profiles` is a folder, where they were asked for. */
   onResult: (result: Result, scenario: Scenario, profiles: string | undefined) => Promise<void>
 }
@@ -33,15 +35,15 @@ export async function runRounds(options: RunOptions): Promise<Result[]> {
   const results: Result[] = []
   for (let round = 1; round <= options.sizes.rounds; round++) {
     for (const scenario of options.scenarios) {
-      // Each peer is first in turn, so that none always runs on the warmer machine.
-      for (let i = 0; i < options.peers.length; i++) {
-        const peer = options.peers[(i + round - 1) % options.peers.length] as string
-        options.onStart(round, scenario, peer)
-        const profiles =
-          options.profile && mkdtempSync(join(tmpdir(), `longshore-profile-${scenario.id}-${peer}-`))
-        const measured = await measure(options, scenario, peer, profiles)
+      const sides = sidesOf(scenario, options.peers)
+      // Each is first in turn, so that none always runs on the warmer machine.
+      for (let i = 0; i < sides.length; i++) {
+        const side = sides[(i + round - 1) % sides.length] as string
+        options.onStart(round, scenario, side)
+        const profiles = options.profile && mkdtempSync(join(tmpdir(), `longshore-profile-${scenario.id}-`))
+        const measured = await measure(options, scenario, side, profiles)
         const isNoisy = (measured.cores.others ?? 0) > NOISE_CORES
-        const result: Result = { round, scenario: scenario.id, peer, ...measured, isNoisy }
+        const result: Result = { round, scenario: scenario.id, side, ...measured, isNoisy }
         results.push(result)
         await options.onResult(result, scenario, profiles)
       }
@@ -53,21 +55,26 @@ export async function runRounds(options: RunOptions): Promise<Result[]> {
 async function measure(
   options: RunOptions,
   scenario: Scenario,
-  peerName: string,
+  side: string,
   profiles: string | undefined,
 ): Promise<Measurement> {
-  const { database, surroundings, sizes } = options
+  const { database, sizes } = options
+  const variant = scenario.variants?.find(({ name }) => name === side)
+  const peerName = variant ? OURS : side
+  const surroundings = variant
+    ? { ...options.surroundings, workload: variant.workload }
+    : options.surroundings
   const profile = options.profile && profiles ? { who: options.profile, folder: profiles } : undefined
   const open = await knownPeer(peerName).load()
   const peer = await open(surroundings)
   await database.reset()
   await peer.install()
   await untilQuiet(sizes.patienceMs)
-  const setting = createSetting({ peerName, peer, surroundings, database, sizes, profile })
+  const setting = createSetting({ peerName, side, peer, surroundings, database, sizes, profile })
   try {
     return await scenario.measure(setting)
   } catch (cause) {
-    throw new Error(`${scenario.id}, ${peerName}: ${(cause as Error).message}`, { cause })
+    throw new Error(`${scenario.id}, ${side}: ${(cause as Error).message}`, { cause })
   } finally {
     setting.killWorkers()
   }

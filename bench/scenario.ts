@@ -4,10 +4,11 @@ import type { Database } from './database.ts'
 import { type ForkedWorker, forkWorker } from './fork-worker.ts'
 import type { Peer, Surroundings } from './peers/peer.ts'
 import type { Sizes } from './sizes.ts'
+import type { Variant } from './workload.ts'
 
 export interface Figure {
   readonly name: string
-  readonly unit: 'jobs/s' | 'ms' | 'jobs'
+  readonly unit: 'jobs/s' | 'ms' | 'jobs' | '%'
   /** Which way is good. Figures without it are told, not compared. */
   readonly better?: 'higher' | 'lower'
 }
@@ -15,7 +16,7 @@ export interface Figure {
 export interface Measurement {
   /** Jobs that were counted. */
   jobs: number
-  /** By the names of the scenario's figures. */
+  /** By the names of the scenario's figures; not every variant has each. */
   figures: Record<string, number>
   /** Over the timed stretch, whose length is `seconds`. */
   cores: Cores
@@ -27,6 +28,8 @@ export interface Scenario {
   readonly id: string
   readonly question: string
   readonly figures: readonly Figure[]
+  /** Longshore beside itself, in place of peers. Ratios are against the last one. */
+  readonly variants?: readonly Variant[]
   /** The peer is installed in an empty database. Throws when a job is lost or runs twice. */
   measure(setting: Setting): Promise<Measurement>
 }
@@ -34,6 +37,8 @@ export interface Scenario {
 /** One measurement's surroundings. */
 export interface Setting {
   readonly peer: Peer
+  /** The name of the variant, or of the peer. */
+  readonly side: string
   readonly database: Database
   readonly sizes: Sizes
   /** Folder for CPU profiles of this process, taken over the timed stretch. */
@@ -44,16 +49,18 @@ export interface Setting {
 
 export function createSetting(given: {
   peerName: string
+  side: string
   peer: Peer
   surroundings: Surroundings
   database: Database
   sizes: Sizes
   profile: { who: 'worker' | 'producer'; folder: string } | undefined
 }): Setting & { killWorkers(): void } {
-  const { peerName, peer, surroundings, database, sizes, profile } = given
+  const { peerName, side, peer, surroundings, database, sizes, profile } = given
   const workers: ForkedWorker[] = []
   return {
     peer,
+    side,
     database,
     sizes,
     profileProducerInto: profile?.who === 'producer' ? profile.folder : undefined,
@@ -61,6 +68,7 @@ export function createSetting(given: {
       const worker = forkWorker({
         peer: peerName,
         surroundings,
+        number: workers.length,
         total,
         measured,
         profileInto: profile?.who === 'worker' ? profile.folder : undefined,

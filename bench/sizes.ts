@@ -5,6 +5,16 @@ export interface Sizes {
   readonly enqueueMs: number
   readonly bulkJobs: number
   readonly drainJobs: number
+  /** Drained one by one through few slots. */
+  readonly slowJobs: number
+  /** Drained by eight worker processes. */
+  readonly highJobs: number
+  /** Ready jobs that stand before those a claim may have. */
+  readonly ahead: readonly [number, number]
+  readonly backlog: number
+  readonly keys: number
+  /** Claims that are timed, one by one. */
+  readonly claims: number
   readonly lightLoadMs: number
   readonly streamMs: number
   /** How long to wait for a quiet machine before each measurement. */
@@ -16,6 +26,12 @@ export const FULL: Sizes = {
   enqueueMs: 4000,
   bulkJobs: 150_000,
   drainJobs: 150_000,
+  slowJobs: 10_000,
+  highJobs: 100_000,
+  ahead: [500_000, 2_000_000],
+  backlog: 1_000_000,
+  keys: 1000,
+  claims: 1000,
   lightLoadMs: 10_000,
   streamMs: 15_000,
   patienceMs: 5000,
@@ -26,6 +42,12 @@ export const QUICK: Sizes = {
   enqueueMs: 1500,
   bulkJobs: 40_000,
   drainJobs: 50_000,
+  slowJobs: 3000,
+  highJobs: 40_000,
+  ahead: [50_000, 200_000],
+  backlog: 100_000,
+  keys: 1000,
+  claims: 300,
   lightLoadMs: 3000,
   streamMs: 3000,
   patienceMs: 500,

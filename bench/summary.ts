@@ -1,21 +1,22 @@
 /** Owns what a run says in the end: for each figure the spread over the rounds, and the ratio within each round. */
 import type { Cores } from './cpu.ts'
-import { OURS, REFERENCE } from './peers/known-peers.ts'
 import type { Result } from './rounds.ts'
 import type { Figure, Scenario } from './scenario.ts'
+import { comparedIn, sidesOf } from './sides.ts'
 import { type Spread, spreadOf } from './statistics.ts'
 
 export interface FigureSummary {
   scenario: string
   figure: Figure
-  peers: Record<string, Spread>
-  /** Ours : the reference, of the same round. Only ratios within a round mean something. */
-  ratio?: Spread
+  /** By peer or variant. */
+  sides: Record<string, Spread>
+  /** To the reference, of the same round. Only ratios within a round mean something. */
+  ratios: Record<string, Spread>
 }
 
 export interface CoresSummary {
   scenario: string
-  peer: string
+  side: string
   /** Medians. */
   cores: Cores
   /** CPU time of all parts for one job: on a machine that is shared it moves less than the rate does. */
@@ -29,29 +30,31 @@ export function summarize(
   peers: readonly string[],
   results: readonly Result[],
 ) {
-  const of = (scenario: Scenario, peer: string) =>
-    results.filter(result => result.scenario === scenario.id && result.peer === peer)
+  const of = (scenario: Scenario, side: string) =>
+    results.filter(result => result.scenario === scenario.id && result.side === side)
 
   const figures: FigureSummary[] = scenarios.flatMap(scenario =>
     scenario.figures.map(figure => {
-      const values = (peer: string) =>
-        of(scenario, peer).map(result => result.figures[figure.name] ?? Number.NaN)
-      const summary: FigureSummary = {
+      const values = (side: string) =>
+        of(scenario, side).map(result => result.figures[figure.name] ?? Number.NaN)
+      const spreads = (sides: readonly string[], pick: (side: string) => number[]) =>
+        Object.fromEntries(sides.map(side => [side, spreadOf(pick(side))]))
+      const { compared, reference } = comparedIn(scenario, peers)
+      const theirs = values(reference)
+      return {
         scenario: scenario.id,
         figure,
-        peers: Object.fromEntries(peers.map(peer => [peer, spreadOf(values(peer))])),
+        sides: spreads(sidesOf(scenario, peers), values),
+        ratios: spreads(figure.better ? compared : [], side =>
+          values(side).map((our, i) => our / (theirs[i] ?? Number.NaN)),
+        ),
       }
-      if (figure.better && peers.includes(OURS) && peers.includes(REFERENCE)) {
-        const theirs = values(REFERENCE)
-        summary.ratio = spreadOf(values(OURS).map((our, i) => our / (theirs[i] ?? Number.NaN)))
-      }
-      return summary
     }),
   )
 
   const cores: CoresSummary[] = scenarios.flatMap(scenario =>
-    peers.map(peer => {
-      const rounds = of(scenario, peer)
+    sidesOf(scenario, peers).map(side => {
+      const rounds = of(scenario, side)
       const median = (pick: (round: Result) => number | undefined) => {
         const known = rounds.map(pick).filter(value => value !== undefined)
         return known.length === 0 ? undefined : spreadOf(known).median
@@ -65,7 +68,7 @@ export function summarize(
       const [postgres, postgresUs, others] = [part('postgres'), partUs('postgres'), part('others')]
       return {
         scenario: scenario.id,
-        peer,
+        side,
         cores: {
           producer: part('producer') ?? 0,
           workers: part('workers') ?? 0,

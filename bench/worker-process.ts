@@ -1,7 +1,8 @@
 /**
  * A worker process: `worker-process.ts <WorkerOrder as JSON>`. Runs one peer's worker with a handler that only counts,
- * tells its parent the count while it runs and the whole report when it is told to stop.
+ * begins when it is told to, tells its parent the count while it runs and the whole report when it is told to stop.
  */
+import { once } from 'node:events'
 import { nowUs } from './clock.ts'
 import type { JobData } from './job-data.ts'
 import { knownPeer } from './peers/known-peers.ts'
@@ -12,6 +13,8 @@ import { createTally } from './tally.ts'
 export interface WorkerOrder {
   peer: string
   surroundings: Surroundings
+  /** From 0 on, in the order they were forked. */
+  number: number
   /** Jobs in all; those numbered from `measured` on only warm things up. */
   total: number
   measured: number
@@ -29,6 +32,7 @@ export interface WorkerReport {
 }
 
 export type WorkerMessage =
+  | { kind: 'loaded' }
   | { kind: 'ready' }
   | { kind: 'count'; ran: number }
   | { kind: 'report'; report: WorkerReport }
@@ -57,11 +61,15 @@ const open = await knownPeer(order.peer).load()
 const peer = await open(order.surroundings)
 const profile = order.profileInto === undefined ? undefined : await startProfile()
 const counts = setInterval(() => tell({ kind: 'count', ran: tally.ran }), COUNT_EVERY_MS)
-const worker = await peer.startWorker(onJob)
-tell({ kind: 'ready' })
-
 // Without its parent it has nothing to do.
 process.once('disconnect', () => process.exit(1))
+
+// Loading takes longer than many a measurement: all of them begin together.
+const mayBegin = once(process, 'message')
+tell({ kind: 'loaded' })
+await mayBegin
+const worker = await peer.startWorker(onJob, order.number)
+tell({ kind: 'ready' })
 
 process.once('message', async () => {
   clearInterval(counts)

@@ -1,10 +1,33 @@
-/** Owns the list of scenarios, in the order they run. */
+/** Owns the lists of scenarios, in the order they run. */
 import type { Scenario } from '../scenario.ts'
 import { bulk4 } from './bulk-enqueues.ts'
+import { concurrencyBaseline } from './concurrency-baseline.ts'
+import { concurrencyEnabled } from './concurrency-enabled.ts'
+import { concurrencyHigh } from './concurrency-high.ts'
+import { concurrencyMixed } from './concurrency-mixed.ts'
+import { constraints } from './constraints.ts'
 import { drain1 } from './drain-one-worker.ts'
 import { drain2 } from './drain-two-workers.ts'
 import { latency } from './light-load.ts'
+import { limitedBacklog } from './limited-backlog.ts'
 import { enqueue32, enqueue256 } from './single-enqueues.ts'
+import { slotOperations } from './slot-operations.ts'
 import { stream } from './steady-stream.ts'
+import { unmatchableHead } from './unmatchable-head.ts'
 
-export const scenarios: readonly Scenario[] = [enqueue32, enqueue256, bulk4, drain1, drain2, latency, stream]
+/** `all` is longshore beside its peers, `itself` longshore with a feature beside longshore without. */
+export const scenarioSets = {
+  all: [enqueue32, enqueue256, bulk4, drain1, drain2, latency, stream],
+  itself: [
+    concurrencyBaseline,
+    concurrencyEnabled,
+    concurrencyMixed,
+    concurrencyHigh,
+    slotOperations,
+    constraints,
+    unmatchableHead,
+    limitedBacklog,
+  ],
+} as const satisfies Record<string, readonly Scenario[]>
+
+export const scenarios: readonly Scenario[] = Object.values(scenarioSets).flat()

@@ -5,6 +5,8 @@ create function longshore.free_slots(p_lanes int[], p_slots smallint[], p_key_sl
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- Whoever holds a slot group commits soon; settle's own lock_timeout would end the whole call in a crowd.
+set lock_timeout = '5s'
 as $$
 declare
   v_limits int[];
