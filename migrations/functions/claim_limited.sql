@@ -46,6 +46,7 @@ declare
   v_key_slots smallint[];
   v_claimed int;
   v_short int[];
+  v_tried int[] := '{}'; -- limits that ran out in an earlier turn: not asked again
   v_closed int[];
   v_said text;
   v_limit int;
@@ -91,14 +92,15 @@ begin
       join unnest(p_lanes, p_limits) as p(lane, limit_id) on p.lane = l.parent
       left join longshore.limits k on k.task = l.task and k.key = l.concurrency_key and k.capacity is not null
     ), room as materialized (
-      select k.id, k.capacity - coalesce(sum(g.used), 0) as room, (k.capacity + 1) / 2 as half
+      select k.id, (k.capacity + 1) / 2 as half,
+        case when k.id = any (v_tried) then 0 else k.capacity - coalesce(sum(g.used), 0) end as room
       from longshore.limits k left join longshore.slot_groups g on g.limit_id = k.id
       where k.id = any (array(select s.limit_id from source s union select s.key_limit from source s))
       group by k.id
     )
     select array_agg(s.lane), array_agg(s.limit_id), array_agg(s.key_limit),
       array_agg(greatest(0, least(v_wanted, t.room, t.half, k.room, k.half))::int),
-      coalesce(bool_or(t.room > t.half or k.room > k.half), false), array(select r.id from room r where r.room <= 0)
+      coalesce(bool_or(t.room > t.half or k.room > k.half), false), array(select r.id from room r where r.room <= 0 and r.id <> all (v_tried))
     into v_lanes, v_limits, v_key_limits, v_rooms, v_is_cut, v_without_room
     from source s
     left join room t on t.id = s.limit_id
@@ -188,6 +190,7 @@ begin
     exit when v_found < v_wanted + v_claimed and not v_has_more_heads
       and (v_found = 0 or cardinality(v_rows) = v_found);
     v_answer := case when v_wanted < p_limit then 'more' else 'busy' end;
+    v_tried := v_tried || v_short;
   end loop;
 
   if v_answer is not null then
