@@ -56,10 +56,9 @@ const pending = (id: string, limited: number, isSettling = false): PlanCase => (
     if (!isSettling) return { about: `Claim: ${about}`, call: claim }
     return {
       about: `Settle, with slots: ${about}`,
-      prepare: claim,
+      prepare: `create temp table claimed on commit drop as ${claim} where id is not null`,
       call: `select s.* from (
-    select array_agg(j.id order by j.id) as ids, array_agg(j.lease_token order by j.id) as tokens
-    from longshore.jobs j where j.state = 'running'
+    select array_agg(c.id order by c.id) as ids, array_agg(c.lease_token order by c.id) as tokens from claimed c
   ) r, longshore.settle(${worker}, r.ids, r.tokens, null, null) s`,
     }
   },
