@@ -1,5 +1,5 @@
 -- Claim from lanes of which some are under limits, or have lanes with keys below them. As claim_merged, but each lane gives
--- no more than there is room for, and a locked job is handed over only with a slot of each of its limits. A limit that
+-- no more than there is room for, and a job is handed over only with a slot of each of its limits. A limit that
 -- proves full is closed, so that the next claim does not look at its lanes.
 --
 -- p_limits: for each lane the limit of its task, or null. p_has_heads: there are lanes with keys that have ready jobs.
@@ -37,11 +37,12 @@ declare
   v_rooms int[];
   v_is_cut boolean;
   v_without_room int[];
-  -- What was found, what of it is locked, and which slots it gets.
+  -- What was found, and which slots it gets.
   v_page uuid[];
-  v_found int;
-  v_rows tid[];
-  v_row_lanes int[];
+  v_page_lanes int[];
+  v_is_last boolean;
+  v_depth int;
+  v_given int;
   v_slots smallint[];
   v_key_slots smallint[];
   v_claimed int;
@@ -106,42 +107,35 @@ begin
     left join room t on t.id = s.limit_id
     left join room k on k.id = s.key_limit;
 
-    select array_agg(m.id order by m.score, m.id), max(m.score), count(*) into v_page, v_after_score, v_found
-    from (
-      select head.id, head.score
-      from unnest(v_lanes, v_rooms) as s(lane, room)
-      cross join lateral (
-        select j.id, j.score from longshore.jobs j
-        where j.lane = s.lane and j.state = 'ready' and (j.score, j.id) > (v_after_score, v_after_id)
-          and j.score <= v_bound
-        order by j.score, j.id
-        limit s.room
-      ) head
-      order by head.score, head.id
-      limit v_wanted
-    ) m;
+    v_depth := coalesce(v_depth, 8 + 2 * v_wanted / cardinality(v_lanes));
+    select m.ids, m.lanes, m.after_score, m.after_id, m.is_last
+    into v_page, v_page_lanes, v_after_score, v_after_id, v_is_last
+    from longshore.merge_heads(v_lanes, v_rooms, v_wanted, v_depth, v_after_score, v_after_id, v_bound) m;
+    v_depth := v_depth * 2;
     v_short := '{}';
     v_claimed := 0;
-    if v_found > 0 then
-      v_after_id := v_page[v_found];
-      select coalesce(array_agg(f.ctid order by f.score, f.id), '{}'), array_agg(f.lane order by f.score, f.id)
-      into v_rows, v_row_lanes
-      from (
-        select j.ctid, j.id, j.lane, j.score from longshore.jobs j
-        where j.id = any (v_page) and j.state::text = 'ready' and j.lane = any (v_lanes)
-        for update skip locked
-      ) f;
+    v_given := 0;
+    if v_page <> '{}' then
+      -- Slots first, then the jobs that have them: a job that is locked in vain costs more than a slot that is given back.
       select a.slots, a.key_slots, a.short into v_slots, v_key_slots, v_short
-      from longshore.assign_slots(v_row_lanes, v_lanes, v_limits, v_key_limits) a;
+      from longshore.assign_slots(v_page_lanes, v_lanes, v_limits, v_key_limits) a;
       v_token := coalesce(v_token, nextval('longshore.lease_tokens'));
       return query
-      with claimed as (
+      with given as materialized (
+        -- -1: none is needed; null: none was to be had.
+        select p.id, p.slot, p.key_slot from unnest(v_page, v_slots, v_key_slots) as p(id, slot, key_slot)
+        where p.slot is not null and p.key_slot is not null
+      ), free as materialized (
+        -- As in claim_merged.
+        select j.ctid, j.id from longshore.jobs j
+        where j.id = any (array(select g.id from given g)) and j.state::text = 'ready' and j.lane = any (v_lanes)
+        for update skip locked
+      ), claimed as (
         update longshore.jobs j
         set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
           lease_token = v_token, slot = nullif(g.slot, -1), key_slot = nullif(g.key_slot, -1)
-        from unnest(v_rows, v_slots, v_key_slots) as g(row, slot, key_slot)
-        -- -1: none is needed; null: none was to be had.
-        where j.ctid = g.row and g.slot is not null and g.key_slot is not null
+        from free f join given g on g.id = f.id
+        where j.ctid = f.ctid
         returning j.*
       )
       select c.id, 'claimed'::text, c.lane, c.lease_token, c.attempts, c.max_attempts, c.rescues, c.score,
@@ -149,6 +143,11 @@ begin
       from claimed c order by c.score, c.id;
       get diagnostics v_claimed = row_count;
       v_wanted := v_wanted - v_claimed;
+      select count(*) into v_given from unnest(v_slots, v_key_slots) as p(slot, key_slot)
+      where p.slot is not null and p.key_slot is not null;
+      if v_claimed < v_given then
+        perform longshore.return_slots(v_page, v_page_lanes, v_slots, v_key_slots, v_token, v_lanes, v_limits, v_key_limits);
+      end if;
     else
       v_after_score := v_bound - 1;
       v_after_id := c_last_id;
@@ -160,7 +159,7 @@ begin
       select distinct x.id
       from unnest(v_lanes, v_limits, v_key_limits, v_rooms) as s(lane, limit_id, key_limit, room)
       cross join lateral (values (s.limit_id), (s.key_limit)) as x(id)
-      where x.id = any (v_short) or (x.id = any (v_without_room) and exists (
+      where (x.id = any (v_short) and v_claimed = 0) or (x.id = any (v_without_room) and exists (
         select from longshore.jobs j where j.lane = s.lane and j.state = 'ready'
       ))
       order by 1
@@ -180,15 +179,14 @@ begin
       perform longshore.tidy_heads(
         array(
           select h.lane from unnest(v_heads, v_head_scores) as h(lane, score)
-          where h.score <= v_after_score or v_found < v_wanted + v_claimed
+          where h.score <= v_after_score or v_is_last
         ), v_closed);
     end if;
-    if v_is_cut and v_claimed > 0 then
+    if (v_is_cut or v_short <> '{}') and v_claimed > 0 then
       v_answer := 'more';
     end if;
     -- Whatever could be found was found. Where others held some of it, there may be room for what comes behind.
-    exit when v_found < v_wanted + v_claimed and not v_has_more_heads
-      and (v_found = 0 or cardinality(v_rows) = v_found);
+    exit when v_is_last and not v_has_more_heads and v_claimed = v_given;
     v_answer := case when v_wanted < p_limit then 'more' else 'busy' end;
     v_tried := v_tried || v_short;
   end loop;

@@ -1,6 +1,6 @@
 -- Claim from several lanes without limits: merge their heads without locks, then lock what was found. What others hold is
 -- passed over and the merge goes on behind the last job it saw, so the order stays exact without locking a page of every
--- lane.
+-- lane. Each turn reads a few jobs of each lane, and twice as many the next time, see merge_heads.
 create function longshore.claim_merged(p_worker int, p_limit int, p_lanes int[]) returns table (
   id uuid, answer text, lane int, lease_token bigint, attempts smallint, max_attempts smallint, rescues smallint,
   score bigint, created_at timestamptz, payload jsonb
@@ -13,27 +13,17 @@ declare
   v_page uuid[];
   v_wanted int := p_limit;
   v_token bigint;
-  v_found int;
+  v_depth int := 8 + 2 * p_limit / cardinality(p_lanes);
+  v_is_last boolean;
   v_claimed int;
   v_after_score bigint := -1;
   v_after_id uuid := '00000000-0000-0000-0000-000000000000';
 begin
   while v_wanted > 0 loop
-    select array_agg(m.id order by m.score, m.id), max(m.score), count(*) into v_page, v_after_score, v_found
-    from (
-      select head.id, head.score
-      from unnest(p_lanes) as l(id)
-      cross join lateral (
-        select j.id, j.score from longshore.jobs j
-        where j.lane = l.id and j.state = 'ready' and (j.score, j.id) > (v_after_score, v_after_id)
-        order by j.score, j.id
-        limit v_wanted
-      ) head
-      order by head.score, head.id
-      limit v_wanted
-    ) m;
-    exit when v_found = 0;
-    v_after_id := v_page[v_found];
+    select m.ids, m.after_score, m.after_id, m.is_last into v_page, v_after_score, v_after_id, v_is_last
+    from longshore.merge_heads(p_lanes, null, v_wanted, v_depth, v_after_score, v_after_id, 9223372036854775807) m;
+    exit when v_page = '{}';
+    v_depth := v_depth * 2;
     v_token := coalesce(v_token, nextval('longshore.lease_tokens'));
     return query
     with free as materialized (
@@ -52,7 +42,7 @@ begin
       c.payload
     from claimed c order by c.score, c.id;
     get diagnostics v_claimed = row_count;
-    exit when v_found < v_wanted;
+    exit when v_is_last;
     v_wanted := v_wanted - v_claimed;
   end loop;
 end

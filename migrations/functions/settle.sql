@@ -2,11 +2,11 @@
 -- are any; p_others lists what ended otherwise: {id, token, outcome: failed | retry | released, error, delayMs}.
 -- Each write is fenced by (worker, lease token). Waits for nobody longer than its lock_timeout. Returns only what was
 -- not settled: `busy` (somebody holds the row: try again, alone) and `lost` (the lease is gone: nothing was changed);
--- and, as `freed`, the limits whose slots were freed, for the caller to reopen. A job that somebody cancelled meanwhile
--- ends as cancelled, whatever its outcome.
+-- and, as `held`, the slots that the ended runs held, for the caller to free or to use again. A job that somebody cancelled
+-- meanwhile ends as cancelled, whatever its outcome.
 create function longshore.settle(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb
-) returns table (id uuid, answer text, limit_id int)
+) returns table (id uuid, answer text, lane int, slot smallint, key_slot smallint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -55,8 +55,7 @@ begin
       perform longshore.tell_waiters(v_ids);
       if v_lanes is not null then
         return query
-        select null::uuid, 'freed'::text, f.id
-        from unnest(longshore.free_slots(v_lanes, v_slots, v_key_slots)) as f(id);
+        select null::uuid, 'held'::text, h.* from unnest(v_lanes, v_slots, v_key_slots) as h(lane, slot, key_slot);
       end if;
     end if;
   end if;

@@ -17,12 +17,15 @@ set timezone = 'UTC'
 set datestyle = 'ISO'
 as $$
 declare
-  v_freed int[];
+  v_lanes int[];
+  v_slots smallint[];
+  v_key_slots smallint[];
 begin
   select string_agg(s.id::text, ',') filter (where s.answer = 'busy'),
     string_agg(s.id::text, ',') filter (where s.answer = 'lost'),
-    array_agg(s.limit_id) filter (where s.answer = 'freed')
-  into busy, lost, v_freed
+    array_agg(s.lane) filter (where s.answer = 'held'), array_agg(s.slot) filter (where s.answer = 'held'),
+    array_agg(s.key_slot) filter (where s.answer = 'held')
+  into busy, lost, v_lanes, v_slots, v_key_slots
   from longshore.settle(p_worker, p_ids, p_tokens, p_results, p_others) s;
   if p_limit > 0 then
     select max(c.lease_token), string_agg(c.id::text, ','), string_agg(c.lane::text, ','),
@@ -30,13 +33,11 @@ begin
       string_agg(c.created_at::text, ','), string_agg(case when octet_length(p.text) > 65536 then '' else p.text end, E'\n'),
       string_agg(c.id::text, ',') filter (where c.rescues >= 2), max(c.answer) filter (where c.id is null)
     into lease_token, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone, wait
-    from longshore.claim(p_worker, p_limit) c
+    from longshore.claim(p_worker, p_limit, v_lanes, v_slots, v_key_slots) c
     -- `offset 0` keeps the planner from writing the text twice.
     cross join lateral (select c.payload::text as text offset 0) p;
-  end if;
-  if v_freed is not null then
-    -- Only now: what this worker took for itself again need not wake anybody.
-    perform longshore.reopen(v_freed);
+  elsif v_lanes is not null then
+    perform longshore.reopen(longshore.free_slots(v_lanes, v_slots, v_key_slots));
   end if;
   return next;
 end

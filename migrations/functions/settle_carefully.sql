@@ -1,7 +1,7 @@
 -- Settle successes of which some are locked, gone, cancelled or claimed anew. Locks what it can in a statement of its
 -- own, keeps the exact (id, lease token) pairs, and answers for the others.
 create function longshore.settle_carefully(p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb)
-returns table (id uuid, answer text, limit_id int)
+returns table (id uuid, answer text, lane int, slot smallint, key_slot smallint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -26,9 +26,9 @@ begin
   return query
   with missing as materialized (
     select g.id, g.token from unnest(p_ids, p_tokens) as g(id, token)
-    where not (to_jsonb(v_settled) ? g.id::text)
+    where g.id <> all (v_settled)
   )
-  select m.id, case when j.id is null then 'lost' else 'busy' end, null::int
+  select m.id, case when j.id is null then 'lost' else 'busy' end, null::int, null::smallint, null::smallint
   from missing m
   left join longshore.jobs j on j.id = m.id and j.worker_id = p_worker and j.lease_token = m.token
   -- The reply to an earlier call may have been lost: then this very run is in the history.
@@ -49,10 +49,7 @@ begin
   select array_agg(g.lane), array_agg(g.slot), array_agg(g.key_slot) into v_lanes, v_slots, v_key_slots
   from gone g where g.slot is not null or g.key_slot is not null;
   perform longshore.tell_waiters(v_settled);
-  if v_lanes is not null then
-    return query
-    select null::uuid, 'freed'::text, f.id
-    from unnest(longshore.free_slots(v_lanes, v_slots, v_key_slots)) as f(id);
-  end if;
+  return query
+  select null::uuid, 'held'::text, h.* from unnest(v_lanes, v_slots, v_key_slots) as h(lane, slot, key_slot);
 end
 $$;

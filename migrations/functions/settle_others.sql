@@ -1,5 +1,6 @@
 -- Settle runs that did not succeed, one by one: see settle.
-create function longshore.settle_others(p_worker int, p_others jsonb) returns table (id uuid, answer text, limit_id int)
+create function longshore.settle_others(p_worker int, p_others jsonb)
+returns table (id uuid, answer text, lane int, slot smallint, key_slot smallint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -8,9 +9,6 @@ as $$
 declare
   v_given record;
   v_job longshore.jobs;
-  v_lanes int[];
-  v_slots smallint[];
-  v_key_slots smallint[];
 begin
   for v_given in
     select o.* from jsonb_to_recordset(p_others) as o(id uuid, token bigint, outcome text, error jsonb, "delayMs" bigint)
@@ -24,7 +22,7 @@ begin
       select v_given.id, case when exists (
         select from longshore.jobs j
         where j.id = v_given.id and j.worker_id = p_worker and j.lease_token = v_given.token
-      ) then 'busy' else 'lost' end, null::int
+      ) then 'busy' else 'lost' end, null::int, null::smallint, null::smallint
       where not exists (
         select from longshore.finished_jobs f where f.id = v_given.id and f.lease_token = v_given.token
       );
@@ -44,15 +42,8 @@ begin
       raise exception 'longshore: unknown outcome "%"', v_given.outcome using errcode = 'invalid_parameter_value';
     end if;
     if v_job.slot is not null or v_job.key_slot is not null then
-      v_lanes := v_lanes || v_job.lane;
-      v_slots := v_slots || v_job.slot;
-      v_key_slots := v_key_slots || v_job.key_slot;
+      return query select null::uuid, 'held'::text, v_job.lane, v_job.slot, v_job.key_slot;
     end if;
   end loop;
-  if v_lanes is not null then
-    return query
-    select null::uuid, 'freed'::text, f.id
-    from unnest(longshore.free_slots(v_lanes, v_slots, v_key_slots)) as f(id);
-  end if;
 end
 $$;

@@ -33,8 +33,8 @@ const MOST_CLAIMED = 500
 const PAUSES = { firstMs: 50, maxMs: 2000 }
 const BUSY_FIRST_MS = 5
 const BUSY_MAX_MS = 1000
-/** Whoever holds slots that a claim wanted commits by then. */
-const LOOK_AGAIN_MS = 2
+/** Whoever holds slots that a claim wanted commits soon; a crowd that asks again and again would slow it down. */
+const LOOK_AGAIN = { firstMs: 2, maxMs: 50 }
 
 export function createExchangeLoop(options: {
   settings: WorkerSettings
@@ -69,6 +69,7 @@ export function createExchangeLoop(options: {
   let isClaiming = true
   let isHeld = false
   let lookAgain: NodeJS.Timeout | undefined
+  let busyLooks = 0 // in a row
   let isClosed = false
   let isScheduled = false
   let failures = 0
@@ -126,6 +127,7 @@ export function createExchangeLoop(options: {
       const isFilled = claimed.length === limit
       hasBacklog = isFilled || wait === 'more'
       if (wait === 'busy') lookSoon()
+      else busyLooks = 0
       if (isFilled) batch = Math.min(MOST_CLAIMED, Math.max(batch, settings.claimBatchSize) * 2)
       else if (claimed.length < settings.claimBatchSize) batch = settings.claimBatchSize
     }
@@ -135,11 +137,14 @@ export function createExchangeLoop(options: {
   }
 
   const lookSoon = () => {
-    lookAgain ??= setTimeout(() => {
-      lookAgain = undefined
-      mustLook = true
-      schedule()
-    }, LOOK_AGAIN_MS)
+    lookAgain ??= setTimeout(
+      () => {
+        lookAgain = undefined
+        mustLook = true
+        schedule()
+      },
+      pauseMs(++busyLooks, LOOK_AGAIN),
+    )
   }
 
   const settled = (sent: readonly Outcome[], answer: Pick<Exchange, 'busy' | 'lost'>) => {

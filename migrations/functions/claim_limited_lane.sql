@@ -1,0 +1,71 @@
+-- Claim from a single lane whose task has a limit: the common case of claim_limited, without a merge. Slots first, then as
+-- many jobs as there are slots: a job that is locked in vain costs more than a slot that is given back. A limit without a
+-- slot is closed if that is certain, see close_limit.
+--
+-- p_own: slots of the limit that this transaction has at hand, from runs that it ended; what is left of them is freed.
+create function longshore.claim_limited_lane(p_worker int, p_limit int, p_lane int, p_limit_id int, p_own smallint[])
+returns table (
+  id uuid, answer text, lane int, lease_token bigint, attempts smallint, max_attempts smallint, rescues smallint,
+  score bigint, created_at timestamptz, payload jsonb
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  -- One call takes at most half of a limit: two calls under way with half of the slots each are faster than one with all.
+  v_half int := (select (k.capacity + 1) / 2 from longshore.limits k where k.id = p_limit_id);
+  v_need int;
+  v_own int := cardinality(p_own);
+  v_slots smallint[] := p_own;
+  v_claimed int;
+begin
+  select count(*) into v_need from (
+    select from longshore.jobs j where j.lane = p_lane and j.state = 'ready'
+    order by j.score, j.id limit least(p_limit, v_half)
+  ) head;
+  if v_need > v_own then
+    v_slots := p_own || longshore.take_slots(p_limit_id, v_need - v_own);
+  end if;
+  if v_need = 0 or v_slots = '{}' then
+    if v_own > 0 then
+      perform longshore.reopen(longshore.free_slots(array_fill(p_lane, array[v_own]), p_own, array_fill(null::smallint, array[v_own])));
+    elsif v_need > 0 then
+      answer := case longshore.close_limit(p_limit_id) when 'full' then 'full' else 'busy' end;
+      return next;
+    end if;
+    return;
+  end if;
+  return query
+  with head as materialized (
+    select j.ctid from longshore.jobs j
+    where j.lane = p_lane and j.state = 'ready'
+    order by j.score, j.id
+    limit least(cardinality(v_slots), p_limit)
+    for update skip locked
+  ), numbered as materialized (
+    select h.ctid, row_number() over () as no from head h
+  ), claimed as (
+    update longshore.jobs j
+    set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
+      lease_token = (select nextval('longshore.lease_tokens')), slot = v_slots[n.no]
+    from numbered n
+    where j.ctid = n.ctid
+    returning j.*
+  )
+  select c.id, 'claimed'::text, c.lane, c.lease_token, c.attempts, c.max_attempts, c.rescues, c.score, c.created_at,
+    c.payload
+  from claimed c order by c.score, c.id;
+  get diagnostics v_claimed = row_count;
+  if v_claimed < cardinality(v_slots) then
+    perform longshore.reopen(longshore.free_slots(
+      array_fill(p_lane, array[cardinality(v_slots) - v_claimed]), v_slots[v_claimed + 1:],
+      array_fill(null::smallint, array[cardinality(v_slots) - v_claimed])));
+  end if;
+  if v_claimed < p_limit and (v_need = v_half or v_claimed < v_need) then
+    id := null;
+    answer := case when v_claimed > 0 then 'more' else 'busy' end;
+    return next;
+  end if;
+end
+$$;
