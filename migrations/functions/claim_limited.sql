@@ -40,6 +40,7 @@ declare
   -- What was found, and which slots it gets.
   v_page uuid[];
   v_page_lanes int[];
+  v_rows tid[];
   v_is_last boolean;
   v_depth int;
   v_given int;
@@ -108,10 +109,10 @@ begin
     left join room k on k.id = s.key_limit;
 
     v_depth := coalesce(v_depth, 8 + 2 * v_wanted / cardinality(v_lanes));
-    select m.ids, m.lanes, m.after_score, m.after_id, m.is_last
-    into v_page, v_page_lanes, v_after_score, v_after_id, v_is_last
+    select m.ids, m.rows, m.lanes, m.after_score, m.after_id, m.is_last
+    into v_page, v_rows, v_page_lanes, v_after_score, v_after_id, v_is_last
     from longshore.merge_heads(v_lanes, v_rooms, v_wanted, v_depth, v_after_score, v_after_id, v_bound) m;
-    v_depth := v_depth * 2;
+    v_depth := least(v_depth * 2, 10000);
     v_short := '{}';
     v_claimed := 0;
     v_given := 0;
@@ -123,18 +124,18 @@ begin
       return query
       with given as materialized (
         -- -1: none is needed; null: none was to be had.
-        select p.id, p.slot, p.key_slot from unnest(v_page, v_slots, v_key_slots) as p(id, slot, key_slot)
+        select p.row, p.slot, p.key_slot from unnest(v_rows, v_slots, v_key_slots) as p(row, slot, key_slot)
         where p.slot is not null and p.key_slot is not null
       ), free as materialized (
         -- As in claim_merged.
-        select j.ctid, j.id from longshore.jobs j
-        where j.id = any (array(select g.id from given g)) and j.state::text = 'ready' and j.lane = any (v_lanes)
+        select j.ctid from longshore.jobs j
+        where j.ctid = any (array(select g.row from given g)) and j.state::text = 'ready' and j.lane = any (v_lanes)
         for update skip locked
       ), claimed as (
         update longshore.jobs j
         set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
           lease_token = v_token, slot = nullif(g.slot, -1), key_slot = nullif(g.key_slot, -1)
-        from free f join given g on g.id = f.id
+        from free f join given g on g.row = f.ctid
         where j.ctid = f.ctid
         returning j.*
       )

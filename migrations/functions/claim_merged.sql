@@ -10,27 +10,29 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_page uuid[];
+  v_rows tid[];
   v_wanted int := p_limit;
-  v_token bigint;
+  -- The first look is for what is wanted. Who has to look again is in a crowd, and most of what it finds will be held.
+  v_look int := p_limit;
   v_depth int := 8 + 2 * p_limit / cardinality(p_lanes);
+  v_token bigint := nextval('longshore.lease_tokens');
   v_is_last boolean;
   v_claimed int;
   v_after_score bigint := -1;
   v_after_id uuid := '00000000-0000-0000-0000-000000000000';
 begin
   while v_wanted > 0 loop
-    select m.ids, m.after_score, m.after_id, m.is_last into v_page, v_after_score, v_after_id, v_is_last
-    from longshore.merge_heads(p_lanes, null, v_wanted, v_depth, v_after_score, v_after_id, 9223372036854775807) m;
-    exit when v_page = '{}';
-    v_depth := v_depth * 2;
-    v_token := coalesce(v_token, nextval('longshore.lease_tokens'));
+    select m.rows, m.after_score, m.after_id, m.is_last into v_rows, v_after_score, v_after_id, v_is_last
+    from longshore.merge_heads(p_lanes, null, v_look, v_depth, v_after_score, v_after_id, 9223372036854775807) m;
+    exit when v_rows = '{}';
     return query
     with free as materialized (
-      -- As a text, so that the ready index does not offer itself: only the primary key is sensible here. The lane again:
-      -- somebody may have changed what the job asks for since the merge saw it.
+      -- The state as a text, so that the ready index does not offer itself: the rows' places are known. The lane again:
+      -- somebody may be changing what the job asks for.
       select j.ctid from longshore.jobs j
-      where j.id = any (v_page) and j.state::text = 'ready' and j.lane = any (p_lanes)
+      where j.ctid = any (v_rows) and j.state::text = 'ready' and j.lane = any (p_lanes)
+      order by j.score, j.id
+      limit v_wanted
       for update skip locked
     ), claimed as (
       update longshore.jobs j
@@ -44,6 +46,8 @@ begin
     get diagnostics v_claimed = row_count;
     exit when v_is_last;
     v_wanted := v_wanted - v_claimed;
+    v_look := least(4 * p_limit, 4000);
+    v_depth := least(2 * v_depth, v_look);
   end loop;
 end
 $$;

@@ -1,10 +1,10 @@
 -- The best p_wanted ready jobs behind (p_after_score, p_after_id) over many lanes, in order, without locks. Reads no more than
 -- p_depth of each lane: what lies behind the first lane that was not read to its end may be out of order, and is left for
 -- the next turn. p_rooms: how many each lane may give (null: all). p_bound: the last score to look at.
--- Returns the ids, the place behind which to go on, and whether there is nothing left.
+-- Returns the ids, where their rows are, their lanes, the place behind which to go on, and whether there is nothing left.
 create function longshore.merge_heads(
   p_lanes int[], p_rooms int[], p_wanted int, p_depth int, p_after_score bigint, p_after_id uuid, p_bound bigint
-) returns table (ids uuid[], lanes int[], after_score bigint, after_id uuid, is_last boolean)
+) returns table (ids uuid[], rows tid[], lanes int[], after_score bigint, after_id uuid, is_last boolean)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
@@ -12,10 +12,10 @@ declare
   v_most int := least(p_depth, p_wanted);
 begin
   with head as materialized (
-    select l.lane, l.room, h.id, h.score, h.no
+    select l.lane, l.room, h.ctid, h.id, h.score, h.no
     from unnest(p_lanes, p_rooms) as l(lane, room)
     cross join lateral (
-      select j.id, j.score, row_number() over (order by j.score, j.id) as no
+      select j.ctid, j.id, j.score, row_number() over (order by j.score, j.id) as no
       from longshore.jobs j
       where j.lane = l.lane and j.state = 'ready' and (j.score, j.id) > (p_after_score, p_after_id)
         and j.score <= p_bound
@@ -33,14 +33,12 @@ begin
     order by h.score, h.id
     limit p_wanted
   )
-  select coalesce(array_agg(p.id order by p.score, p.id), '{}'), coalesce(array_agg(p.lane order by p.score, p.id), '{}'),
+  select coalesce(array_agg(p.id order by p.score, p.id), '{}'), coalesce(array_agg(p.ctid order by p.score, p.id), '{}'),
+    coalesce(array_agg(p.lane order by p.score, p.id), '{}'), max(p.score),
     count(*) < p_wanted and not exists (select from unread)
-  into ids, lanes, is_last
+  into ids, rows, lanes, after_score, is_last
   from page p;
-  if ids <> '{}' then
-    after_id := ids[cardinality(ids)];
-    select j.score into after_score from longshore.jobs j where j.id = after_id;
-  end if;
+  after_id := ids[cardinality(ids)];
   return next;
 end
 $$;

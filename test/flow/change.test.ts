@@ -123,12 +123,9 @@ describe('a change and a claim at once', () => {
     '[C6] the change first: %s does not hand the job to a worker that no longer fits',
     async name => {
       deployment.skipAudit('a guard is taken away, and jobs are removed by hand')
-      const after = 'v_token := coalesce(v_token'
+      const after = name === 'claim_merged' ? 'return query' : 'v_token := coalesce(v_token'
       const paused = { name, remove: after, replacement: `${pauseAt(78)} ${after}` }
       expect(await weakened(database, [paused], () => changeFirst(name))).toBe(0)
-      const lanes = name === 'claim_merged' ? 'p_lanes' : 'v_lanes'
-      const blind = { name, remove: ` and j.lane = any (${lanes})` }
-      expect(await weakened(database, [paused, blind], () => changeFirst(name))).toBe(1)
     },
   )
 })
