@@ -16,14 +16,23 @@ declare
   v_limits int[] := '{}';
   v_from int[] := '{}';
   v_left int[] := '{}';
+  -- The jobs that are under a limit, by their places.
+  v_limited int[];
   v_lane int;
   v_limit int;
   v_key_limit int;
+  n int;
 begin
   short := '{}';
+  select array_agg(j.n) into v_limited
+  from unnest(p_job_lanes) with ordinality as j(lane, n)
+  where j.lane = any (array(
+    select s.lane from unnest(p_lanes, p_limits, p_key_limits) as s(lane, limit_id, key_limit)
+    where s.limit_id is not null or s.key_limit is not null));
   for v_need in
     select x.id, x.is_key, count(*)::int as jobs
-    from unnest(p_job_lanes) as j(lane)
+    from unnest(v_limited) as p(n)
+    cross join lateral (select p_job_lanes[p.n] as lane) j
     join unnest(p_lanes, p_limits, p_key_limits) as s(lane, limit_id, key_limit) on s.lane = j.lane
     cross join lateral (values (s.limit_id, false), (s.key_limit, true)) as x(id, is_key)
     where x.id is not null
@@ -49,7 +58,7 @@ begin
   slots := array_fill((-1)::smallint, array[v_jobs]);
   key_slots := slots;
   if v_limits <> '{}' then
-    for n in 1..v_jobs loop
+    foreach n in array v_limited loop
       v_lane := array_position(p_lanes, p_job_lanes[n]);
       v_limit := array_position(v_limits, p_limits[v_lane]);
       v_key_limit := array_position(v_limits, p_key_limits[v_lane]);

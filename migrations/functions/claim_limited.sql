@@ -112,7 +112,7 @@ begin
     select m.ids, m.rows, m.lanes, m.after_score, m.after_id, m.is_last
     into v_page, v_rows, v_page_lanes, v_after_score, v_after_id, v_is_last
     from longshore.merge_heads(v_lanes, v_rooms, v_wanted, v_depth, v_after_score, v_after_id, v_bound) m;
-    v_depth := least(v_depth * 2, 10000);
+    v_depth := case when cardinality(v_page) < v_wanted then least(v_depth * 2, 10000) else v_depth end;
     v_short := '{}';
     v_claimed := 0;
     v_given := 0;

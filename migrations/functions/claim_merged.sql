@@ -1,6 +1,6 @@
 -- Claim from several lanes without limits: merge their heads without locks, then lock what was found. What others hold is
 -- passed over and the merge goes on behind the last job it saw, so the order stays exact without locking a page of every
--- lane. Each turn reads a few jobs of each lane, and twice as many the next time, see merge_heads.
+-- lane. Each turn reads a few jobs of each lane, see merge_heads.
 create function longshore.claim_merged(p_worker int, p_limit int, p_lanes int[]) returns table (
   id uuid, answer text, lane int, lease_token bigint, attempts smallint, max_attempts smallint, rescues smallint,
   score bigint, created_at timestamptz, payload jsonb
@@ -46,8 +46,9 @@ begin
     get diagnostics v_claimed = row_count;
     exit when v_is_last;
     v_wanted := v_wanted - v_claimed;
-    v_look := least(4 * p_limit, 4000);
-    v_depth := least(2 * v_depth, v_look);
+    -- Deeper where few lanes hold most of the jobs.
+    v_depth := case when cardinality(v_rows) < v_look then 2 * v_depth else 8 + 8 * p_limit / cardinality(p_lanes) end;
+    v_look := 4 * p_limit;
   end loop;
 end
 $$;

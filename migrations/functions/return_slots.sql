@@ -8,16 +8,19 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  update longshore.slot_groups g set used = g.used - surplus.slots
-  from (
+  with given as materialized (
+    select p.* from unnest(p_ids, p_job_lanes, p_slots, p_key_slots) as p(id, lane, slot, key_slot)
+    where p.slot >= 0 and p.key_slot is not null or p.key_slot >= 0 and p.slot is not null
+  ), surplus as materialized (
     select x.limit_id, x.number, count(*)::int as slots
-    from unnest(p_ids, p_job_lanes, p_slots, p_key_slots) as p(id, lane, slot, key_slot)
+    from given p
     join unnest(p_lanes, p_limits, p_key_limits) as s(lane, limit_id, key_limit) on s.lane = p.lane
     cross join lateral (values (s.limit_id, p.slot), (s.key_limit, p.key_slot)) as x(limit_id, number)
-    where p.slot is not null and p.key_slot is not null and x.number >= 0
-      and not exists (select from longshore.jobs j where j.id = p.id and j.lease_token = p_token)
+    where x.number >= 0 and not exists (select from longshore.jobs j where j.id = p.id and j.lease_token = p_token)
     group by 1, 2
-  ) surplus
+  )
+  update longshore.slot_groups g set used = g.used - surplus.slots
+  from surplus
   where g.limit_id = surplus.limit_id and g.number = surplus.number;
 end
 $$;
