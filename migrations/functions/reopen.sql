@@ -10,8 +10,10 @@ declare
   v_room bigint;
   v_lane int;
 begin
+  -- One at a time: while a lowered limit drains, two that free a slot each at once would both see the other's as used, and
+  -- neither would open.
   for v_limit in
-    select k.* from longshore.limits k where k.id = any (p_limits) and k.is_full order by k.id
+    select k.* from longshore.limits k where k.id = any (p_limits) and k.is_full order by k.id for no key update
   loop
     select v_limit.capacity - coalesce(sum(g.used), 0) into v_room
     from longshore.slot_groups g where g.limit_id = v_limit.id;

@@ -5,7 +5,7 @@ import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { waitsForLock } from '../support/locks.ts'
 import { counter, eventually } from '../support/signals.ts'
-import { weakened } from '../support/weaken.ts'
+import { pauseAt, weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -436,6 +436,61 @@ describe('changing limits', () => {
     const eager = { name: 'take_slots', remove: 'and not g.is_draining ' }
     deployment.skipAudit('a guard is taken out on purpose')
     expect(await weakened(database, [eager], lowerWhileRunning)).toBe(2)
+  })
+
+  /** A limit of 2 becomes 1; both of its runs end at once. Resolves to how many start then. */
+  const endTogether = async () => {
+    await register([{ name: 'together', concurrency: 2 }])
+    const producer = deployment.producer()
+    await producer.enqueueMany(defineTask({ name: 'together', concurrency: 2 }), numbers(5))
+    const worker = await workByHand(database, ['together'])
+    const running = [...(await worker.claim(1)), ...(await worker.claim(1))]
+    await register([{ name: 'together', concurrency: 1 }])
+    expect(await worker.answer(5)).toBe('full')
+    const [one, other] = [await database.connect(), await database.connect()]
+    await one.query('begin')
+    await other.query('begin')
+    await worker.settle(running.slice(0, 1).map(settling), one)
+    const settled = worker.settle(running.slice(1).map(settling), other)
+    await Promise.race([settled, waitsForLock(database, other)])
+    await one.query('commit')
+    await settled
+    await other.query('commit')
+    const started = (await worker.claim(5)).length
+    await database.rows('truncate longshore.jobs, longshore.limits, longshore.slot_groups, longshore.tasks')
+    return started
+  }
+
+  it('[L6] opens a lowered limit when the last of its surplus ends at once with another', async () => {
+    deployment.skipAudit('a guard is taken out on purpose, and jobs are removed by hand')
+    expect(await endTogether()).toBe(1)
+    // Each would take the other's slot for used, and the limit would stay closed for ever.
+    const blind = { name: 'reopen', remove: ' for no key update' }
+    expect(await weakened(database, [blind], endTogether)).toBe(0)
+  })
+
+  it('[L6] a limit that is removed while a claim finds it full does not stay closed', async () => {
+    await register([{ name: 'removed', concurrencyPerKey: 1 }])
+    const producer = deployment.producer()
+    const task = defineTask({ name: 'removed', concurrencyPerKey: 1 })
+    await producer.enqueueMany(task, numbers(3), { concurrencyKey: 'k' })
+    const worker = await workByHand(database, ['removed'])
+    expect(await worker.claim(1)).toHaveLength(1)
+    const [claiming, gate] = [await database.connect(), await database.connect()]
+    const pausing = {
+      name: 'claim_limited',
+      remove: "v_closed := '{}';",
+      replacement: `v_closed := '{}'; ${pauseAt(71)}`,
+    }
+    await weakened(database, [pausing], async () => {
+      await gate.query('select pg_advisory_lock(71)')
+      const claimed = worker.claim(5, claiming)
+      await waitsForLock(database, claiming)
+      await register([{ name: 'removed' }])
+      await gate.query('select pg_advisory_unlock(71)')
+      expect(await claimed).toEqual([])
+    })
+    expect(await worker.claim(5)).toHaveLength(2)
   })
 })
 
