@@ -5,6 +5,10 @@ create function longshore.free_slots(p_lanes int[], p_slots smallint[], p_key_sl
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- A few lanes, limits and slot groups, each by its key, however many there are.
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
   v_limits int[];
