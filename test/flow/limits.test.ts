@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
-import { settling, workByHand } from '../support/by-hand.ts'
-import { useDatabase } from '../support/database.ts'
+import { type Claimed, settling, workByHand } from '../support/by-hand.ts'
+import { type TestClient, useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { waitsForLock } from '../support/locks.ts'
 import { counter, eventually } from '../support/signals.ts'
-import { pauseAt, weakened } from '../support/weaken.ts'
+import { pauseAt, type Weakness, weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -23,12 +23,12 @@ const usedOf = async (task: string, key = '') =>
   (await groupsOf(task, key)).reduce((sum, group) => sum + group.used, 0)
 
 /** Tell Postgres of tasks, as a process that starts does. */
-const register = (tasks: object[]) =>
-  database.rows('select longshore.register_tasks($1)', [
-    JSON.stringify(
-      tasks.map(task => ({ queue: 'default', tag: 'default', maxAttempts: 3, maxRescues: 10, ...task })),
-    ),
-  ])
+const register = (tasks: object[]) => database.rows('select longshore.register_tasks($1)', [factsOf(tasks)])
+
+const factsOf = (tasks: object[]) =>
+  JSON.stringify(
+    tasks.map(task => ({ queue: 'default', tag: 'default', maxAttempts: 3, maxRescues: 10, ...task })),
+  )
 
 describe('slot groups', () => {
   it.each([
@@ -380,7 +380,7 @@ describe('changing limits', () => {
   it('[L6] a first limit waits for claims that do not know of it, and counts their jobs', async () => {
     expect(await limitWhileClaiming()).toBe(3)
     const careless = {
-      name: 'set_limits',
+      name: 'hold_limits',
       remove: "perform pg_advisory_xact_lock(hashtext('longshore.worker'), w.id)",
       replacement: 'perform w.id',
     }
@@ -491,6 +491,80 @@ describe('changing limits', () => {
       expect(await claimed).toEqual([])
     })
     expect(await worker.claim(5)).toHaveLength(2)
+  })
+
+  /** Tasks are registered while a settle that frees slots waits at a barrier. Resolves when both are done. */
+  const registerWhile = async (
+    settling: Weakness,
+    settle: (on: TestClient) => Promise<unknown>,
+    tasks: object[],
+  ) => {
+    const [settles, registers, gate] = [
+      await database.connect(),
+      await database.connect(),
+      await database.connect(),
+    ]
+    await weakened(database, [settling], async () => {
+      await gate.query('select pg_advisory_lock(72)')
+      const settled = settle(settles)
+      await waitsForLock(database, settles)
+      const registered = registers.query('select longshore.register_tasks($1)', [factsOf(tasks)])
+      await Promise.race([registered, waitsForLock(database, registers)])
+      await gate.query('select pg_advisory_unlock(72)')
+      await Promise.all([settled, registered])
+    })
+  }
+
+  it('[L6] the limits of keys are removed while runs of them end, in whatever order both go', async () => {
+    await register([{ name: 'order', concurrencyPerKey: 1 }])
+    const task = defineTask({ name: 'order', concurrencyPerKey: 1 })
+    const producer = deployment.producer()
+    const worker = await workByHand(database, ['order'])
+    const running: Claimed[] = []
+    for (const concurrencyKey of ['z', 'a']) {
+      await producer.enqueueMany(task, numbers(2), { concurrencyKey })
+      running.push(...(await worker.claim(1)))
+    }
+    expect(await worker.answer(5)).toBe('full')
+    const opening = 'update longshore.limits k set is_full = false where k.id = v_limit.id;'
+    const pausing = { name: 'reopen', remove: opening, replacement: opening + pauseAt(72) }
+    await registerWhile(pausing, on => worker.settle(running.map(settling), on), [{ name: 'order' }])
+    expect(await worker.claim(5)).toHaveLength(2)
+  })
+
+  it('[L6] one limit is removed and another first set while a worker settles and claims', async () => {
+    await register([{ name: 'was', concurrency: 1 }, { name: 'will' }])
+    const producer = deployment.producer()
+    await producer.enqueueMany(defineTask({ name: 'was', concurrency: 1 }), numbers(3))
+    const worker = await workByHand(database, ['was', 'will'])
+    const [job] = await worker.claim(1)
+    expect(await worker.answer(5)).toBe('full')
+    const opening = 'if v_freed is not null then'
+    const pausing = { name: 'settle_and_claim', remove: opening, replacement: `${pauseAt(72)} ${opening}` }
+    const settle = (on: TestClient) =>
+      on.query('select longshore.settle_and_claim($1, $2, $3, null, null, 5)', [
+        worker.id,
+        [job?.id],
+        [job?.lease_token],
+      ])
+    await registerWhile(pausing, settle, [{ name: 'was' }, { name: 'will', concurrency: 3 }])
+    expect(await worker.claim(5)).toHaveLength(2)
+  })
+
+  it('[L6] a first limit gives up, and lets claims go on, while a user holds a job that runs', async () => {
+    const free = defineTask({ name: 'held' })
+    const producer = deployment.producer({ tasks: [free] })
+    await producer.enqueueMany(free, numbers(3))
+    const worker = await workByHand(database, ['held'])
+    const [job] = await worker.claim(1)
+    const user = await database.connect()
+    await user.query('begin')
+    await user.query('select longshore.cancel($1)', [[job?.id]])
+    await expect(register([{ name: 'held', concurrency: 2 }])).rejects.toThrow('lock timeout')
+    expect(await worker.claim(1)).toHaveLength(1)
+    await user.query('commit')
+    await register([{ name: 'held', concurrency: 2 }])
+    expect(await usedOf('held')).toBe(2)
   })
 })
 
