@@ -39,16 +39,18 @@ create table longshore.slot_groups (
 ) with (fillfactor = 50);
 
 -- Which lanes with a key have ready jobs, best first, so that a claim need not look at each of thousands of keys. Hints:
--- a lane may stand here several times and with a better score than its best job has, never with a worse one only.
+-- a lane may stand here several times and with a better place (score, job_id) than its best job has, never with a worse one
+-- only.
 -- `closed_by`: the limit that has no room; whoever frees a slot of it opens the lane.
 create table longshore.lane_heads (
   id bigint generated always as identity primary key,
   parent int not null,
   lane int not null,
   score bigint not null,
+  job_id uuid not null,
   closed_by int
 ) with (fillfactor = 50);
-create index lane_heads_open on longshore.lane_heads (parent, score, lane) where closed_by is null;
+create index lane_heads_open on longshore.lane_heads (parent, score, job_id) where closed_by is null;
 create index lane_heads_closed on longshore.lane_heads (closed_by) where closed_by is not null;
 create index lane_heads_by_lane on longshore.lane_heads (lane);
 

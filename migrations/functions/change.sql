@@ -38,7 +38,7 @@ begin
   end if;
   update longshore.jobs j set score = v_job.score, lane = v_job.lane, state = v_state where j.id = p_id;
   if v_state = 'ready' then
-    perform longshore.offer(v_job.lane, v_job.score, 1);
+    perform longshore.offer(v_job.lane, v_job.score, p_id, 1);
   elsif v_state = 'scheduled' and v_run_at_ms < v_now_ms + 300 then
     perform pg_notify('longshore.due', '');
   end if;

@@ -15,8 +15,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  -- Lanes with keys looked at in one turn, and turns in one call.
-  c_most_heads constant int := 64;
+  -- Turns in one call.
   c_most_turns constant int := 8;
   c_last_score constant bigint := 9223372036854775807;
   c_last_id constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
@@ -25,7 +24,11 @@ declare
   v_answer text := p_answer;
   v_after_score bigint := -1;
   v_after_id uuid := '00000000-0000-0000-0000-000000000000';
-  v_bound bigint := c_last_score;
+  -- The last place to look at in this turn.
+  v_last_score bigint := case when p_has_heads then -1 else c_last_score end;
+  v_last_id uuid := c_last_id;
+  v_head_score bigint;
+  v_most_heads int := 64;
   -- Lanes with keys that claims were told of, and whether there may be more of them.
   v_heads int[] := '{}';
   v_head_scores bigint[] := '{}';
@@ -35,7 +38,7 @@ declare
   v_limits int[];
   v_key_limits int[];
   v_rooms int[];
-  v_is_cut boolean;
+  v_cuts boolean[];
   v_without_room int[];
   -- What was found, and which slots it gets.
   v_page uuid[];
@@ -57,34 +60,46 @@ begin
     exit when v_wanted <= 0;
 
     if p_has_heads then
-      select coalesce(array_agg(h.lane), '{}'), coalesce(array_agg(h.score), '{}'), coalesce(sum(h.rows), 0) = c_most_heads,
-        max(h.score)
-      into v_heads, v_head_scores, v_has_more_heads, v_bound
+      -- Behind those that were read in earlier turns: somebody who has not committed may hold them as they are. What this
+      -- claim has brought up to date stands further on.
+      select coalesce(array_agg(h.lane), '{}'), coalesce(array_agg(h.score), '{}'),
+        coalesce(sum(h.rows), 0) = v_most_heads, max(h.score)
+      into v_heads, v_head_scores, v_has_more_heads, v_head_score
       from (
         select t.lane, min(t.score) as score, count(*) as rows
         from (
-          select open.lane, open.score
+          select open.lane, open.score, open.job_id
           from unnest(p_lanes) as p(lane)
           cross join lateral (
-            select h.lane, h.score from longshore.lane_heads h
-            where h.parent = p.lane and h.closed_by is null
-            order by h.score, h.lane
-            limit c_most_heads
+            select h.lane, h.score, h.job_id from longshore.lane_heads h
+            where h.parent = p.lane and h.closed_by is null and (h.score, h.job_id) > (v_last_score, v_last_id)
+            order by h.score, h.job_id
+            limit v_most_heads
           ) open
-          order by open.score, open.lane
-          limit c_most_heads
+          order by open.score, open.job_id
+          limit v_most_heads
         ) t
         group by t.lane
       ) h;
       -- A lane that was not looked at has no better job than the last one that was.
-      v_bound := case when v_has_more_heads then v_bound else c_last_score end;
+      if v_has_more_heads then
+        select h.score, h.job_id into v_last_score, v_last_id
+        from longshore.lane_heads h
+        where h.lane = any (v_heads) and h.score = v_head_score and h.closed_by is null
+        order by h.job_id desc limit 1;
+      else
+        v_last_score := c_last_score;
+        v_last_id := c_last_id;
+      end if;
+      v_most_heads := v_most_heads * 2;
       if not longshore.make_key_limits(v_heads) then
         v_answer := 'busy';
         exit;
       end if;
     end if;
 
-    -- One call takes at most half of a limit: two calls under way with half of the slots each are faster than one with all.
+    -- One call takes at most half of a large limit: two calls under way with half of the slots each are faster than one with
+    -- all.
     with source as materialized (
       select p.lane, p.limit_id, null::int as key_limit from unnest(p_lanes, p_limits) as p(lane, limit_id)
       union all
@@ -94,7 +109,8 @@ begin
       join unnest(p_lanes, p_limits) as p(lane, limit_id) on p.lane = l.parent
       left join longshore.limits k on k.task = l.task and k.key = l.concurrency_key and k.capacity is not null
     ), room as materialized (
-      select k.id, (k.capacity + 1) / 2 as half,
+      select k.id, 
+        case when k.key = '' and k.capacity > 20 then (k.capacity + 1) / 2 else k.capacity end as half,
         case when k.id = any (v_tried) then 0 else k.capacity - coalesce(sum(g.used), 0) end as room
       from longshore.limits k left join longshore.slot_groups g on g.limit_id = k.id
       where k.id = any (array(select s.limit_id from source s union select s.key_limit from source s))
@@ -102,8 +118,8 @@ begin
     )
     select array_agg(s.lane), array_agg(s.limit_id), array_agg(s.key_limit),
       array_agg(greatest(0, least(v_wanted, t.room, t.half, k.room, k.half))::int),
-      coalesce(bool_or(t.room > t.half or k.room > k.half), false), array(select r.id from room r where r.room <= 0 and r.id <> all (v_tried))
-    into v_lanes, v_limits, v_key_limits, v_rooms, v_is_cut, v_without_room
+      array_agg(coalesce(least(t.room, k.room) > least(t.half, k.half), false)), array(select r.id from room r where r.room <= 0 and r.id <> all (v_tried))
+    into v_lanes, v_limits, v_key_limits, v_rooms, v_cuts, v_without_room
     from source s
     left join room t on t.id = s.limit_id
     left join room k on k.id = s.key_limit;
@@ -111,7 +127,8 @@ begin
     v_depth := coalesce(v_depth, 8 + 2 * v_wanted / cardinality(v_lanes));
     select m.ids, m.rows, m.lanes, m.after_score, m.after_id, m.is_last
     into v_page, v_rows, v_page_lanes, v_after_score, v_after_id, v_is_last
-    from longshore.merge_heads(v_lanes, v_rooms, v_wanted, v_depth, v_after_score, v_after_id, v_bound) m;
+    from longshore.merge_heads(
+      v_lanes, v_rooms, v_cuts, v_wanted, v_depth, v_after_score, v_after_id, v_last_score, v_last_id) m;
     v_depth := case when cardinality(v_page) < v_wanted then least(v_depth * 2, 10000) else v_depth end;
     v_short := '{}';
     v_claimed := 0;
@@ -150,8 +167,8 @@ begin
         perform longshore.return_slots(v_page, v_page_lanes, v_slots, v_key_slots, v_token, v_lanes, v_limits, v_key_limits);
       end if;
     else
-      v_after_score := v_bound - 1;
-      v_after_id := c_last_id;
+      v_after_score := v_last_score;
+      v_after_id := v_last_id;
     end if;
 
     -- Limits without room for jobs that are ready: full, unless somebody is about to free a slot.
@@ -183,12 +200,18 @@ begin
           where h.score <= v_after_score or v_is_last
         ), v_closed);
     end if;
-    if (v_is_cut or v_short <> '{}') and v_claimed > 0 then
-      v_answer := 'more';
-    end if;
     -- Whatever could be found was found. Where others held some of it, there may be room for what comes behind.
-    exit when v_is_last and not v_has_more_heads and v_claimed = v_given;
-    v_answer := case when v_wanted < p_limit then 'more' else 'busy' end;
+    exit when v_is_last and not v_has_more_heads and v_claimed = v_given and v_short = '{}';
+    -- What is left of a limit of which half is taken, or which ran out, is for the next call.
+    if v_claimed > 0 and (v_short <> '{}' or exists (
+      select from unnest(v_lanes, v_cuts) as s(lane, is_cut) where s.is_cut and s.lane = any (v_page_lanes)
+    )) then
+      v_answer := 'more';
+      exit;
+    end if;
+    if v_turn = c_most_turns then
+      v_answer := case when v_wanted < p_limit then 'more' else 'busy' end;
+    end if;
     v_tried := v_tried || v_short;
   end loop;
 

@@ -13,8 +13,11 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  -- One call takes at most half of a limit: two calls under way with half of the slots each are faster than one with all.
-  v_half int := (select (k.capacity + 1) / 2 from longshore.limits k where k.id = p_limit_id);
+  -- One call takes at most half of a large limit: two calls under way with half of the slots each are faster than one with
+  -- all.
+  v_half int := (
+    select case when k.capacity > 20 then (k.capacity + 1) / 2 else k.capacity end
+    from longshore.limits k where k.id = p_limit_id);
   v_need int;
   v_own int := cardinality(p_own);
   v_slots smallint[] := p_own;
@@ -62,9 +65,9 @@ begin
       array_fill(p_lane, array[cardinality(v_slots) - v_claimed]), v_slots[v_claimed + 1:],
       array_fill(null::smallint, array[cardinality(v_slots) - v_claimed])));
   end if;
-  if v_claimed < p_limit and (v_need = v_half or v_claimed < v_need) then
+  if v_claimed > 0 and v_claimed < p_limit and (v_need = v_half or cardinality(v_slots) < v_need) then
     id := null;
-    answer := case when v_claimed > 0 then 'more' else 'busy' end;
+    answer := 'more';
     return next;
   end if;
 end

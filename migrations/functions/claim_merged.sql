@@ -23,7 +23,9 @@ declare
 begin
   while v_wanted > 0 loop
     select m.rows, m.after_score, m.after_id, m.is_last into v_rows, v_after_score, v_after_id, v_is_last
-    from longshore.merge_heads(p_lanes, null, v_look, v_depth, v_after_score, v_after_id, 9223372036854775807) m;
+    from longshore.merge_heads(
+      p_lanes, null, null, v_look, v_depth, v_after_score, v_after_id,
+      9223372036854775807, 'ffffffff-ffff-ffff-ffff-ffffffffffff') m;
     exit when v_rows = '{}';
     return query
     with free as materialized (

@@ -22,7 +22,8 @@ begin
   if not found then
     return 'busy';
   end if;
-  if (select k.capacity from longshore.limits k where k.id = p_limit) > v_used then
+  -- No capacity: the limit has just been removed.
+  if (select coalesce(k.capacity > v_used, true) from longshore.limits k where k.id = p_limit) then
     return 'room';
   end if;
   update longshore.limits k set is_full = true where k.id = p_limit and not k.is_full;

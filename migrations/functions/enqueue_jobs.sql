@@ -84,9 +84,9 @@ begin
   end if;
 
   if v_has_keys then
-    perform longshore.note_head(s.lane, min(s.score))
-    from unnest(v_lanes, v_scores, v_states) as s(lane, score, state)
-    where s.state = 'ready' group by s.lane order by s.lane;
+    perform longshore.note_head(v_lanes[s.no], min(v_scores[s.no]), min(s.id::text)::uuid)
+    from unnest(p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)]))) as s(id, no)
+    where v_states[s.no] = 'ready' group by v_lanes[s.no] order by v_lanes[s.no];
   end if;
   if exists (select from longshore.workers w where w.listening) then
     if p_shape_nos is null then

@@ -7,6 +7,10 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 -- Whoever holds a slot group commits soon; settle's own lock_timeout would end the whole call in a crowd.
 set lock_timeout = '5s'
+-- A few lanes, limits and slot groups, each by its key, however many there are.
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
   v_limits int[];

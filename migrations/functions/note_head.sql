@@ -1,6 +1,6 @@
--- A lane with a concurrency key has a ready job with this score: see to it that claims find the lane. A row that says so
+-- A lane with a concurrency key has a ready job with this score and id (or better ones): see to it that claims find the lane. A row that says so
 -- already is held, so that no claim takes it away before this transaction ends; claims pass over held rows.
-create function longshore.note_head(p_lane int, p_score bigint) returns void
+create function longshore.note_head(p_lane int, p_score bigint, p_job uuid) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
@@ -14,13 +14,13 @@ begin
   -- Above READ COMMITTED holding a row that has changed would be a serialization failure.
   if current_setting('transaction_isolation') = 'read committed' then
     perform from longshore.lane_heads h
-    where h.lane = p_lane and h.score <= p_score
+    where h.lane = p_lane and (h.score, h.job_id) <= (p_score, p_job)
     limit 1
     for key share skip locked;
     if found then
       return;
     end if;
   end if;
-  insert into longshore.lane_heads (parent, lane, score) values (v_parent, p_lane, p_score);
+  insert into longshore.lane_heads (parent, lane, score, job_id) values (v_parent, p_lane, p_score, p_job);
 end
 $$;

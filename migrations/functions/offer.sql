@@ -1,10 +1,10 @@
--- Jobs of a lane have become ready, the best of them with this score: make it known to whoever looks for jobs.
-create function longshore.offer(p_lane int, p_score bigint, p_jobs bigint) returns void
+-- Jobs of a lane have become ready, none of them before this place in the order: make it known to whoever looks for jobs.
+create function longshore.offer(p_lane int, p_score bigint, p_job uuid, p_jobs bigint) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform longshore.note_head(p_lane, p_score);
+  perform longshore.note_head(p_lane, p_score, p_job);
   perform longshore.ring(p_lane, p_jobs);
 end
 $$;

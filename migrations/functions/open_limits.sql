@@ -10,8 +10,10 @@ declare
   v_limit int;
   v_opened int[] := '{}';
 begin
+  -- One at a time: while a lowered limit drains, two that free a slot each at once would both see the other's as used, and
+  -- neither would open.
   for v_limit in
-    select k.id from longshore.limits k where k.id = any (p_limits) and k.is_full order by k.id
+    select k.id from longshore.limits k where k.id = any (p_limits) and k.is_full order by k.id for no key update
   loop
     continue when (
       select k.capacity - coalesce(sum(g.used), 0)

@@ -23,12 +23,12 @@ begin
     ), moved as (
       update longshore.jobs j set state = 'ready'
       where j.ctid = any (array(select d.ctid from due d))
-      returning j.lane, j.score
+      returning j.lane, j.score, j.id
     )
-    select m.lane, min(m.score) as score, count(*) as jobs from moved m group by m.lane order by m.lane
+    select m.lane, min(m.score) as score, (array_agg(m.id order by m.score, m.id))[1] as id, count(*) as jobs from moved m group by m.lane order by m.lane
   loop
     promoted := promoted + v_lane.jobs;
-    perform longshore.offer(v_lane.lane, v_lane.score, v_lane.jobs);
+    perform longshore.offer(v_lane.lane, v_lane.score, v_lane.id, v_lane.jobs);
   end loop;
   select (j.score & 4398046511103) - extract(epoch from clock_timestamp()) * 1000 into next_due_ms
   from longshore.jobs j where j.state = 'scheduled'

@@ -9,6 +9,11 @@ declare
 begin
   perform longshore.make_lane(g.queue, g.name, g.tag, 'c:')
   from jsonb_to_recordset(p_tasks) as g(name text, queue text, tag text);
+  perform longshore.hold_limits(array_agg(g.name), array_agg(g.concurrency), array_agg(g."concurrencyPerKey"))
+  from jsonb_to_recordset(p_tasks) as g(name text, concurrency int, "concurrencyPerKey" int)
+  left join longshore.tasks t on t.name = g.name
+  where (g.concurrency, g."concurrencyPerKey") is distinct from (t.concurrency, t.concurrency_per_key)
+  having count(*) > 0;
   for v_task in
     select g.name, g.concurrency, g."concurrencyPerKey" as per_key
     from jsonb_to_recordset(p_tasks) as g(name text, concurrency int, "concurrencyPerKey" int)

@@ -19,7 +19,7 @@ begin
     worker_id = null, started_at = null, slot = null, key_slot = null
   where j.id = p_job.id;
   if v_state = 'ready' then
-    perform longshore.offer(p_job.lane, v_score, 1);
+    perform longshore.offer(p_job.lane, v_score, p_job.id, 1);
   elsif p_delay_ms < 300 then
     perform pg_notify('longshore.due', '');
   end if;

@@ -1,5 +1,5 @@
--- Give a task, or one of its keys, another capacity (null: no limit any more). The caller holds the lock on limits and,
--- where there was no limit before, has stopped the claims of the task: then what runs is counted here.
+-- Give a task, or one of its keys, another capacity (null: no limit any more). The caller holds the limit and its slot groups
+-- and, where there was no limit before, what runs, which is counted here; see hold_limits.
 create function longshore.set_limit(p_task text, p_key text, p_capacity int) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -19,16 +19,9 @@ begin
   end if;
 
   if v_limit.capacity is null then
-    -- Jobs first, then slot groups, as everywhere.
-    perform from longshore.jobs j
-    where j.state = 'running' and j.lane = any (array(
-      select l.id from longshore.lanes l where l.task = p_task and (p_key = '' or l.concurrency_key = p_key)))
-    order by j.id
-    for update;
     if v_limit.id is null then
       insert into longshore.limits (task, key, capacity) values (p_task, p_key, p_capacity) returning * into v_limit;
     end if;
-    perform from longshore.slot_groups g where g.limit_id = v_limit.id order by g.number for update;
     delete from longshore.slot_groups g where g.limit_id = v_limit.id;
     with running as materialized (
       select j.ctid, row_number() over (order by j.id) - 1 as no from longshore.jobs j
@@ -48,7 +41,6 @@ begin
       (select count(*) from holding) > p_capacity
     from longshore.spread_slots(p_capacity) s;
   else
-    perform from longshore.slot_groups g where g.limit_id = v_limit.id order by g.number for update;
     update longshore.slot_groups g set capacity = 0, is_draining = true
     where g.limit_id = v_limit.id and g.number >= v_groups;
     insert into longshore.slot_groups (limit_id, number, capacity, is_draining)

@@ -1,4 +1,5 @@
--- The limits of a task change, to what its tasks row will say: its own and that of each of its keys. One change at a time.
+-- The limits of a task change, to what its tasks row will say: its own and that of each of its keys. The caller holds them,
+-- see hold_limits.
 create function longshore.set_limits(p_task text, p_concurrency int, p_per_key int) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -11,16 +12,7 @@ begin
     raise exception 'longshore: the concurrency of % must be a whole number from 1 to 1000000', p_task
       using errcode = 'invalid_parameter_value', hint = 'Leave it out for no limit.';
   end if;
-  perform pg_advisory_xact_lock(hashtext('longshore.limits'), 0);
   select * into v_was from longshore.tasks t where t.name = p_task;
-  if (v_was.concurrency is null and p_concurrency is not null)
-    or (v_was.concurrency_per_key is null and p_per_key is not null)
-  then
-    -- What runs is going to be counted: no claim may be under way that does not know of the limit. Workers that register
-    -- from now on wait for this transaction, see register_worker.
-    perform pg_advisory_xact_lock(hashtext('longshore.worker'), w.id)
-    from (select w.id from longshore.workers w where p_task = any (w.tasks) order by w.id) w;
-  end if;
   if v_was.concurrency is distinct from p_concurrency then
     perform longshore.set_limit(p_task, '', p_concurrency);
   end if;

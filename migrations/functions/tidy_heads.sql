@@ -1,5 +1,5 @@
 -- A claim has looked at these lanes with keys: bring what is known of them up to date. A lane without ready jobs goes from
--- the list, one whose limit was found full (p_closed) is closed, the others stand at their best job's score.
+-- the list, one whose limit was found full (p_closed) is closed, the others stand at their best job's place.
 create function longshore.tidy_heads(p_lanes int[], p_closed int[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -18,21 +18,22 @@ begin
   end if;
   -- A later statement: it sees the jobs of everybody who held one of these rows before.
   with found as materialized (
-    select h.id, row_number() over (partition by h.lane order by h.id) as no, best.score, k.id as closed_by
+    select h.id, row_number() over (partition by h.lane order by h.id) as no, best.score, best.id as job_id, k.id as closed_by
     from longshore.lane_heads h
     join longshore.lanes l on l.id = h.lane
     left join longshore.limits k on k.task = l.task and k.key = l.concurrency_key and k.id = any (p_closed)
     left join lateral (
-      select j.score from longshore.jobs j where j.lane = h.lane and j.state = 'ready' order by j.score, j.id limit 1
+      select j.score, j.id from longshore.jobs j
+      where j.lane = h.lane and j.state = 'ready' order by j.score, j.id limit 1
     ) best on true
     where h.id = any (v_held)
   ), gone as (
     delete from longshore.lane_heads h
     where h.id = any (array(select f.id from found f where f.score is null or f.no > 1))
   )
-  update longshore.lane_heads h set score = f.score, closed_by = f.closed_by
+  update longshore.lane_heads h set score = f.score, job_id = f.job_id, closed_by = f.closed_by
   from found f
   where h.id = f.id and f.no = 1 and f.score is not null
-    and (h.score, coalesce(h.closed_by, 0)) is distinct from (f.score, coalesce(f.closed_by, 0));
+    and (h.score, h.job_id, coalesce(h.closed_by, 0)) is distinct from (f.score, f.job_id, coalesce(f.closed_by, 0));
 end
 $$;

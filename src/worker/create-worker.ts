@@ -108,7 +108,7 @@ export function createWorker(options: WorkerOptions): Worker {
     )
     try {
       await withRetry(() => checkDatabase(pool, schema), { ...PAUSES, isTransient: isTransientError })
-      await registerTasks(pool, schema, tasks)
+      await withRetry(() => registerTasks(pool, schema, tasks), { ...PAUSES, isTransient: isTransientError })
       return await beginLives({
         begin: earlier =>
           beginLife(

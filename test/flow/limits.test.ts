@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
-import { settling, workByHand } from '../support/by-hand.ts'
-import { useDatabase } from '../support/database.ts'
+import { type Claimed, settling, workByHand } from '../support/by-hand.ts'
+import { type TestClient, useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { waitsForLock } from '../support/locks.ts'
 import { counter, eventually } from '../support/signals.ts'
-import { weakened } from '../support/weaken.ts'
+import { pauseAt, type Weakness, weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -23,12 +23,12 @@ const usedOf = async (task: string, key = '') =>
   (await groupsOf(task, key)).reduce((sum, group) => sum + group.used, 0)
 
 /** Tell Postgres of tasks, as a process that starts does. */
-const register = (tasks: object[]) =>
-  database.rows('select longshore.register_tasks($1)', [
-    JSON.stringify(
-      tasks.map(task => ({ queue: 'default', tag: 'default', maxAttempts: 3, maxRescues: 10, ...task })),
-    ),
-  ])
+const register = (tasks: object[]) => database.rows('select longshore.register_tasks($1)', [factsOf(tasks)])
+
+const factsOf = (tasks: object[]) =>
+  JSON.stringify(
+    tasks.map(task => ({ queue: 'default', tag: 'default', maxAttempts: 3, maxRescues: 10, ...task })),
+  )
 
 describe('slot groups', () => {
   it.each([
@@ -105,7 +105,7 @@ describe('a claim under a limit', () => {
     await producer.enqueueMany(free, [3, 4])
     const worker = await workByHand(database, ['limited', 'free'])
     const claimed = [...(await worker.claim(10)), ...(await worker.claim(10)), ...(await worker.claim(10))]
-    expect(claimed.map(job => job.payload)).toEqual([1, 2, 'a', 3, 4, 'b'])
+    expect(claimed.map(job => job.payload)).toEqual([1, 2, 'a', 'b', 3, 4])
   })
 
   it('[L8] gives a job under both limits both slots or none', async () => {
@@ -143,7 +143,6 @@ describe('a claim under a limit', () => {
     for (let call = 0; call < 60; call++)
       claimed.push(...(await worker.claim(20)).map(job => job.payload as number))
     const order = numbers(200).sort((a, b) => ((b * 7919) % 1000) - ((a * 7919) % 1000))
-    // Half of a limit in one call: one of each key, and then the other.
     expect(claimed.filter((n, at) => claimed.indexOf(n) === at)).toEqual(order)
     expect(claimed).toHaveLength(400)
     for (const n of [0, 57, 199]) expect(await usedOf('keys', `key ${n}`)).toBe(2)
@@ -380,7 +379,7 @@ describe('changing limits', () => {
   it('[L6] a first limit waits for claims that do not know of it, and counts their jobs', async () => {
     expect(await limitWhileClaiming()).toBe(3)
     const careless = {
-      name: 'set_limits',
+      name: 'hold_limits',
       remove: "perform pg_advisory_xact_lock(hashtext('longshore.worker'), w.id)",
       replacement: 'perform w.id',
     }
@@ -436,6 +435,136 @@ describe('changing limits', () => {
     const eager = { name: 'take_slots', remove: 'and not g.is_draining ' }
     deployment.skipAudit('a guard is taken out on purpose')
     expect(await weakened(database, [eager], lowerWhileRunning)).toBe(2)
+  })
+
+  /** A limit of 2 becomes 1; both of its runs end at once. Resolves to how many start then. */
+  const endTogether = async () => {
+    await register([{ name: 'together', concurrency: 2 }])
+    const producer = deployment.producer()
+    await producer.enqueueMany(defineTask({ name: 'together', concurrency: 2 }), numbers(5))
+    const worker = await workByHand(database, ['together'])
+    const running = [...(await worker.claim(1)), ...(await worker.claim(1))]
+    await register([{ name: 'together', concurrency: 1 }])
+    expect(await worker.answer(5)).toBe('full')
+    const [one, other] = [await database.connect(), await database.connect()]
+    await one.query('begin')
+    await other.query('begin')
+    await worker.settle(running.slice(0, 1).map(settling), one)
+    const settled = worker.settle(running.slice(1).map(settling), other)
+    await Promise.race([settled, waitsForLock(database, other)])
+    await one.query('commit')
+    await settled
+    await other.query('commit')
+    const started = (await worker.claim(5)).length
+    await database.rows('truncate longshore.jobs, longshore.limits, longshore.slot_groups, longshore.tasks')
+    return started
+  }
+
+  it('[L6] opens a lowered limit when the last of its surplus ends at once with another', async () => {
+    deployment.skipAudit('a guard is taken out on purpose, and jobs are removed by hand')
+    expect(await endTogether()).toBe(1)
+    // Each would take the other's slot for used, and the limit would stay closed for ever.
+    const blind = { name: 'open_limits', remove: ' for no key update' }
+    expect(await weakened(database, [blind], endTogether)).toBe(0)
+  })
+
+  it('[L6] a limit that is removed while a claim finds it full does not stay closed', async () => {
+    await register([{ name: 'removed', concurrencyPerKey: 1 }])
+    const producer = deployment.producer()
+    const task = defineTask({ name: 'removed', concurrencyPerKey: 1 })
+    await producer.enqueueMany(task, numbers(3), { concurrencyKey: 'k' })
+    const worker = await workByHand(database, ['removed'])
+    expect(await worker.claim(1)).toHaveLength(1)
+    const [claiming, gate] = [await database.connect(), await database.connect()]
+    const pausing = {
+      name: 'claim_limited',
+      remove: "v_closed := '{}';",
+      replacement: `v_closed := '{}'; ${pauseAt(71)}`,
+    }
+    await weakened(database, [pausing], async () => {
+      await gate.query('select pg_advisory_lock(71)')
+      const claimed = worker.claim(5, claiming)
+      await waitsForLock(database, claiming)
+      await register([{ name: 'removed' }])
+      await gate.query('select pg_advisory_unlock(71)')
+      expect(await claimed).toEqual([])
+    })
+    expect(await worker.claim(5)).toHaveLength(2)
+  })
+
+  /** Tasks are registered while a settle that frees slots waits at a barrier. Resolves when both are done. */
+  const registerWhile = async (
+    settling: Weakness,
+    settle: (on: TestClient) => Promise<unknown>,
+    tasks: object[],
+  ) => {
+    const [settles, registers, gate] = [
+      await database.connect(),
+      await database.connect(),
+      await database.connect(),
+    ]
+    await weakened(database, [settling], async () => {
+      await gate.query('select pg_advisory_lock(72)')
+      const settled = settle(settles)
+      await waitsForLock(database, settles)
+      const registered = registers.query('select longshore.register_tasks($1)', [factsOf(tasks)])
+      await Promise.race([registered, waitsForLock(database, registers)])
+      await gate.query('select pg_advisory_unlock(72)')
+      await Promise.all([settled, registered])
+    })
+  }
+
+  it('[L6] the limits of keys are removed while runs of them end, in whatever order both go', async () => {
+    await register([{ name: 'order', concurrencyPerKey: 1 }])
+    const task = defineTask({ name: 'order', concurrencyPerKey: 1 })
+    const producer = deployment.producer()
+    const worker = await workByHand(database, ['order'])
+    const running: Claimed[] = []
+    for (const concurrencyKey of ['z', 'a']) {
+      await producer.enqueueMany(task, numbers(2), { concurrencyKey })
+      running.push(...(await worker.claim(1)))
+    }
+    expect(await worker.answer(5)).toBe('full')
+    const opening = 'update longshore.limits k set is_full = false where k.id = v_limit;'
+    const pausing = { name: 'open_limits', remove: opening, replacement: opening + pauseAt(72) }
+    await registerWhile(pausing, on => worker.settle(running.map(settling), on), [{ name: 'order' }])
+    expect(await worker.claim(5)).toHaveLength(2)
+  })
+
+  it('[L6] one limit is removed and another first set while a worker settles and claims', async () => {
+    await register([{ name: 'was', concurrency: 1 }, { name: 'will' }])
+    const producer = deployment.producer()
+    await producer.enqueueMany(defineTask({ name: 'was', concurrency: 1 }), numbers(3))
+    const worker = await workByHand(database, ['was', 'will'])
+    const [job] = await worker.claim(1)
+    expect(await worker.answer(5)).toBe('full')
+    const opening = 'v_opened := longshore.open_limits('
+    const pausing = { name: 'claim', remove: opening, replacement: `${pauseAt(72)} ${opening}` }
+    const settle = (on: TestClient) =>
+      on.query('select longshore.settle_and_claim($1, $2, $3, null, null, 5)', [
+        worker.id,
+        [job?.id],
+        [job?.lease_token],
+      ])
+    await registerWhile(pausing, settle, [{ name: 'was' }, { name: 'will', concurrency: 3 }])
+    // The slot that it freed was taken again in the same call.
+    expect(await worker.claim(5)).toHaveLength(1)
+  })
+
+  it('[L6] a first limit gives up, and lets claims go on, while a user holds a job that runs', async () => {
+    const free = defineTask({ name: 'held' })
+    const producer = deployment.producer({ tasks: [free] })
+    await producer.enqueueMany(free, numbers(3))
+    const worker = await workByHand(database, ['held'])
+    const [job] = await worker.claim(1)
+    const user = await database.connect()
+    await user.query('begin')
+    await user.query('select longshore.cancel($1)', [[job?.id]])
+    await expect(register([{ name: 'held', concurrency: 2 }])).rejects.toThrow('lock timeout')
+    expect(await worker.claim(1)).toHaveLength(1)
+    await user.query('commit')
+    await register([{ name: 'held', concurrency: 2 }])
+    expect(await usedOf('held')).toBe(2)
   })
 })
 

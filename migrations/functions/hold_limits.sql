@@ -1,0 +1,35 @@
+-- The limits of these tasks are about to change (to p_concurrency and p_per_key, one entry a task): hold all that this will
+-- touch, in the order in which everybody takes it: workers, jobs, slot groups, limits. One change at a time. Gives up soon
+-- (lock_not_available: try again): what it holds while it waits for somebody's open transaction stops the claims of workers.
+create function longshore.hold_limits(p_tasks text[], p_concurrency int[], p_per_key int[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+set lock_timeout = '200ms'
+as $$
+declare
+  v_first text[];
+begin
+  perform pg_advisory_xact_lock(hashtext('longshore.limits'), 0);
+  select array_agg(g.task) into v_first
+  from unnest(p_tasks, p_concurrency, p_per_key) as g(task, concurrency, per_key)
+  left join longshore.tasks t on t.name = g.task
+  where (t.concurrency is null and g.concurrency is not null)
+    or (t.concurrency_per_key is null and g.per_key is not null);
+  if v_first is not null then
+    -- What runs is going to be counted: no claim may be under way that does not know of the limit. Workers that register
+    -- from now on wait for this transaction, see register_worker.
+    perform pg_advisory_xact_lock(hashtext('longshore.worker'), w.id)
+    from (select w.id from longshore.workers w where w.tasks && v_first order by w.id) w;
+    perform from longshore.jobs j
+    where j.state = 'running' and j.lane = any (array(select l.id from longshore.lanes l where l.task = any (v_first)))
+    order by j.id
+    for update;
+  end if;
+  perform from longshore.slot_groups g
+  where g.limit_id = any (array(select k.id from longshore.limits k where k.task = any (p_tasks)))
+  order by g.limit_id, g.number
+  for update;
+  perform from longshore.limits k where k.task = any (p_tasks) order by k.id for no key update;
+end
+$$;

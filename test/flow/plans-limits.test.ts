@@ -1,0 +1,252 @@
+/**
+ * As plans.test.ts, for claims and settles under limits: on statistics of empty tables every statement must read no more
+ * of any table than it needs, however many jobs, keys and closed lanes there are.
+ */
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type TestClient, useDatabase } from '../support/database.ts'
+
+const database = useDatabase()
+const ROWS = 100_000
+const BATCH = 100
+/** Keys with ready jobs, and keys that have been met before: each has a lane, a limit and a slot group. */
+const KEYS = 200
+const KNOWN_KEYS = 20_000
+/** Lanes with keys that one turn of a claim looks at, and turns of a claim. */
+const MOST_HEADS = 64
+const MOST_TURNS = 8
+const SLOT_GROUPS = 50
+
+const TABLES = [
+  'jobs',
+  'lanes',
+  'limits',
+  'slot_groups',
+  'lane_heads',
+  'tasks',
+  'workers',
+  'finished_jobs',
+  'awaited',
+]
+
+interface PlanNode {
+  'Node Type': string
+  'Relation Name'?: string
+  'Index Name'?: string
+  'Actual Rows': number
+  'Actual Loops': number
+  'Rows Removed by Filter'?: number
+  Plans?: PlanNode[]
+}
+
+interface Plan {
+  'Query Text': string
+  Plan: PlanNode
+}
+
+let client: TestClient
+let plans: Plan[] = []
+let oneLane: number
+let fiveLanes: number
+let keyed: number
+
+const register = async (tasks: string[]) => {
+  const { rows } = await client.query(
+    `insert into longshore.workers (name, queues, tasks, tags, constraint_tags, listening)
+     values ('w', '{default}', $1, '{default}', '{c:}', true) returning id`,
+    [tasks],
+  )
+  return rows[0].id as number
+}
+
+beforeAll(async () => {
+  client = await database.connect()
+  for (const table of TABLES) {
+    if (table !== 'finished_jobs')
+      await client.query(`alter table longshore.${table} set (autovacuum_enabled = false)`)
+    await client.query(`analyze longshore.${table}`)
+  }
+  // task-0 and task-1 have a limit, task-2 to task-4 have none, `keyed` has both kinds.
+  const tasks = [
+    { name: 'task-0', concurrency: 500 },
+    { name: 'task-1', concurrency: 60 },
+    { name: 'task-2' },
+    { name: 'task-3' },
+    { name: 'task-4' },
+    { name: 'keyed', concurrency: 1000, concurrencyPerKey: 2 },
+  ].map(task => ({ queue: 'default', tag: 'default', maxAttempts: 3, ...task }))
+  await client.query('select longshore.register_tasks($1)', [JSON.stringify(tasks)])
+  oneLane = await register(['task-0'])
+  fiveLanes = await register(tasks.slice(0, 5).map(task => task.name))
+  keyed = await register(['keyed'])
+  await client.query(
+    `insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
+     select longshore.new_id(), l.id, longshore.score(0, now()), 'ready', 3, '{}'
+     from generate_series(1, $1) n join longshore.lanes l on l.task = 'task-' || n % 5`,
+    [ROWS],
+  )
+  await client.query(
+    `insert into longshore.lanes (queue, task, tag, constraint_tag, concurrency_key, parent)
+     select l.queue, l.task, l.tag, l.constraint_tag, 'key ' || n, l.id
+     from generate_series(1, $1) n, longshore.lanes l where l.task = 'keyed'`,
+    [KNOWN_KEYS],
+  )
+  // The last ten have not been met yet, and get their limits from the claim.
+  await client.query(
+    `insert into longshore.limits (task, key, capacity)
+     select l.task, l.concurrency_key, 2 from longshore.lanes l
+     where l.concurrency_key <> '' and l.concurrency_key not in (select 'key ' || n from generate_series(1, 10) n)`,
+  )
+  await client.query(
+    `insert into longshore.slot_groups (limit_id, number, capacity)
+     select k.id, s.number, s.capacity from longshore.limits k, longshore.spread_slots(2) s where k.key <> ''`,
+  )
+  await client.query(
+    `insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
+     select longshore.new_id(), l.id, longshore.score(0, now()) + n / $1::int, 'ready', 3, '{}'
+     from generate_series(1, $2) n join longshore.lanes l on l.concurrency_key = 'key ' || 1 + n % $1::int`,
+    [KEYS, ROWS],
+  )
+  await client.query(
+    `insert into longshore.lane_heads (parent, lane, score)
+     select l.parent, l.id, (select min(j.score) from longshore.jobs j where j.lane = l.id)
+     from longshore.lanes l where l.concurrency_key in (select 'key ' || n from generate_series(1, $1) n)`,
+    [KEYS],
+  )
+  // The other keys wait for slots.
+  await client.query(
+    `insert into longshore.lane_heads (parent, lane, score, closed_by)
+     select l.parent, l.id, longshore.score(2047, now()), k.id
+     from longshore.lanes l join longshore.limits k on k.task = l.task and k.key = l.concurrency_key
+     where l.concurrency_key <> '' and l.id not in (select h.lane from longshore.lane_heads h)`,
+  )
+
+  client.on('notice', notice => {
+    const text = notice.message ?? ''
+    const at = text.indexOf('{')
+    if (text.includes('plan:') && at >= 0) plans.push(JSON.parse(text.slice(at)) as Plan)
+  })
+  await client.query("load 'auto_explain'")
+  for (const setting of [
+    'auto_explain.log_min_duration = 0',
+    'auto_explain.log_nested_statements = on',
+    'auto_explain.log_analyze = on',
+    'auto_explain.log_timing = off',
+    'auto_explain.log_format = json',
+    'client_min_messages = log',
+  ]) {
+    await client.query(`set ${setting}`)
+  }
+}, 120_000)
+
+beforeEach(() => {
+  plans = []
+})
+
+/** No statement reads more than `most` rows of any of the tables, nor passes over more than that. */
+function expectBounded(most: number, among: readonly string[] = TABLES): void {
+  const tooMuch: string[] = []
+  const walk = (node: PlanNode, text: string) => {
+    const relation = node['Relation Name'] ?? ''
+    if (among.includes(relation) && node['Node Type'].endsWith('Scan')) {
+      const read = (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops']
+      if (read > most)
+        tooMuch.push(`${node['Node Type']} ${node['Index Name'] ?? ''} of ${relation} reads ${read}: ${text}`)
+    }
+    for (const child of node.Plans ?? []) walk(child, text)
+  }
+  for (const plan of plans) walk(plan.Plan, plan['Query Text'].replace(/\s+/g, ' '))
+  expect(tooMuch).toEqual([])
+  expect(plans.length).toBeGreaterThan(0)
+}
+
+/** In a transaction that is rolled back, so that each mode sees the same rows and the same statistics. */
+async function explained(mode: string, run: () => Promise<void>): Promise<void> {
+  await client.query(`set plan_cache_mode = ${mode}`)
+  await client.query('discard plans')
+  await client.query('begin')
+  try {
+    await run()
+  } finally {
+    await client.query('rollback')
+  }
+}
+
+const claim = async (worker: number, limit = BATCH) => {
+  plans = []
+  const { rows } = await client.query(
+    'select * from longshore.claim($1, $2) where id is not null order by id',
+    [worker, limit],
+  )
+  return rows as { id: string; lease_token: string }[]
+}
+
+const settle = async (worker: number, jobs: { id: string; lease_token: string }[], others: object[] = []) => {
+  plans = []
+  const { rows } = await client.query('select * from longshore.settle_and_claim($1, $2, $3, null, $4, 0)', [
+    worker,
+    jobs.map(job => job.id),
+    jobs.map(job => job.lease_token),
+    others.length > 0 ? JSON.stringify(others) : null,
+  ])
+  expect(rows[0]).toMatchObject({ busy: null, lost: null })
+}
+
+describe.each(['force_generic_plan', 'force_custom_plan'])(
+  'analysed while empty, then 200,000 jobs and 20,000 keys, %s',
+  mode => {
+    it('a claim from one limited lane reads its head and its slot groups', () =>
+      explained(mode, async () => {
+        expect(await claim(oneLane)).toHaveLength(BATCH)
+        expectBounded(BATCH)
+      }))
+
+    it('a claim from five lanes, of which two are limited, reads the head of each', () =>
+      explained(mode, async () => {
+        expect(await claim(fiveLanes)).toHaveLength(BATCH)
+        expectBounded(BATCH * 5)
+      }))
+
+    it('a claim that finds its limit full closes it without reading the backlog', () =>
+      explained(mode, async () => {
+        for (let left = 500; left > 0; ) left -= (await claim(oneLane, 500)).length
+        expect(await claim(oneLane)).toEqual([])
+        expectBounded(BATCH)
+      }))
+
+    it('a claim from hundreds of keys reads a bounded choice of them', () =>
+      explained(mode, async () => {
+        expect((await claim(keyed)).length).toBeGreaterThanOrEqual(BATCH / 2)
+        // For each lane the rows that its limit has room for; its limit's two slot groups.
+        expectBounded(MOST_HEADS * 4)
+        expect(plans.length).toBeLessThan(MOST_TURNS * MOST_HEADS * 10)
+      }))
+
+    it('a claim from keys whose limits are all full closes them', () =>
+      explained(mode, async () => {
+        for (let call = 0; call < 8; call++) await claim(keyed, 500)
+        await claim(keyed)
+        expectBounded(500)
+      }))
+
+    it('settles free slots by their keys, and open what waited for them', () =>
+      explained(mode, async () => {
+        for (const worker of [oneLane, keyed]) {
+          const jobs = await claim(worker)
+          // As if others had found the limits full meanwhile.
+          await client.query(
+            `update longshore.limits k set is_full = true
+             where k.id in (select g.limit_id from longshore.slot_groups g where g.used > 0)`,
+          )
+          const some = Math.floor(jobs.length / 2)
+          const others = jobs.slice(some).map((job, n) => ({
+            id: job.id,
+            token: job.lease_token,
+            outcome: ['failed', 'retry', 'released'][n % 3],
+            delayMs: 1000,
+          }))
+          await settle(worker, jobs.slice(0, some), others)
+          expectBounded(Math.max(BATCH * 2, SLOT_GROUPS))
+        }
+      }))
+  },
+)
