@@ -68,7 +68,7 @@ export interface JobContext {
    * End this job successfully together with writes of your own: `work` is given a client inside a transaction, the job is
    * settled in it, and both commit or neither does. What `work` returns is the job's result; what the handler returns
    * afterwards is not looked at. Rejects, with nothing written, when the lease was lost (`LEASE_LOST`) or the job cancelled
-   * (`JOB_CANCELLED`).
+   * (`JOB_CANCELLED`). `work` must not end the transaction itself: that fails the job with `TRANSACTION_ENDED`.
    */
   complete<T>(work: (tx: Queryable) => T | Promise<T>): Promise<T>
 }

@@ -107,7 +107,10 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       if (--unreported === 0) onAllReported?.()
     },
     onReturn: handlerReturned,
-    complete: (job, work) => completeJob(completePool(), schema, workerId, job, work),
+    complete: async (job, work) => {
+      if (hasClosed) throw new LongshoreError('LEASE_LOST', 'the worker has given the job back')
+      return completeJob(completePool(), schema, workerId, job, work)
+    },
     onCompleted: job => {
       if (holds(job)) runs.delete(job.id)
       if (--unreported === 0) onAllReported?.()
@@ -116,6 +119,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
 
   /** Opened by the first completion: most workers never need it. */
   let completions: Pool | undefined
+  let hasClosed = false
   const completePool = () => {
     completions ??= openPool(given.postgres, COMPLETE_CONNECTIONS, error =>
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
@@ -392,6 +396,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     // The row of a dead life goes when its jobs have been rescued.
     if (!isDead) await unregister()
     await listener.close()
+    hasClosed = true
     await completions?.end()
   }
 
