@@ -31,6 +31,12 @@ export function connectionConfig(postgres: PostgresConfig): pg.ClientConfig {
       'the Postgres connection string must start with postgres:// or postgresql://: set DATABASE_URL or pass `postgres`',
     )
   }
+  if (postgres && typeof postgres !== 'string' && typeof postgres !== 'object') {
+    throw new LongshoreError(
+      'CONFIG_INVALID',
+      `postgres must be a connection string or an object of settings; got ${typeof postgres}`,
+    )
+  }
   if (!postgres) {
     throw new LongshoreError('CONFIG_INVALID', 'no Postgres given: set DATABASE_URL or pass `postgres`')
   }
