@@ -12,7 +12,11 @@ as $$
 declare
   v_job longshore.jobs;
 begin
-  for id in select distinct g.id from unnest(p_ids) as g(id) order by 1 loop
+  if cardinality(p_ids) > 10000 then
+    raise exception 'longshore: % jobs are too many to cancel at once, at most 10000 are possible', cardinality(p_ids)
+      using errcode = 'invalid_parameter_value', hint = 'Cancel them in several calls.';
+  end if;
+  for id in select distinct g.id from unnest(p_ids) as g(id) where g.id is not null order by 1 loop
     select * into v_job from longshore.jobs j where j.id = cancel.id for update;
     if not found then
       answer := coalesce((
@@ -29,5 +33,8 @@ begin
     end if;
     return next;
   end loop;
+exception when lock_not_available then
+  raise exception 'longshore: somebody holds job % for longer than a second', id
+    using errcode = 'lock_not_available', hint = 'An open transaction has changed or cancelled it: try again when that has ended.';
 end
 $$;

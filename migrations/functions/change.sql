@@ -1,4 +1,5 @@
 -- Change a job that has not started: {priority, runAt (ms since 1970) or delayMs, constraintTag}; what is not given stays.
+-- Waits at most a second for whoever holds the row.
 -- Answers `changed`, `running` or `finished` (too late: nothing was changed) or `unknown`.
 create function longshore.change(p_id uuid, p_change jsonb) returns text
 language plpgsql volatile
@@ -12,7 +13,15 @@ declare
   v_now_ms bigint;
   v_run_at_ms bigint;
   v_state longshore.job_state;
+  v_priority int := longshore.option_number(p_change, 'priority', 0, 2047);
+  v_delay_ms bigint := floor(longshore.option_number(p_change, 'delayMs', 0, 315360000000, false));
+  v_given_ms bigint := floor(longshore.option_number(p_change, 'runAt', 0, 4398046511103, false));
+  v_constraint_tag text := longshore.option_text(p_change, 'constraintTag', 500);
 begin
+  perform longshore.check_options(p_change, '{priority,runAt,delayMs,constraintTag}');
+  if v_given_ms is not null and v_delay_ms is not null then
+    raise exception 'longshore: give delayMs or runAt, not both' using errcode = 'invalid_parameter_value';
+  end if;
   select * into v_job from longshore.jobs j where j.id = p_id for update;
   if not found then
     return case when exists (select from longshore.finished_jobs f where f.id = p_id) then 'finished' else 'unknown' end;
@@ -21,20 +30,19 @@ begin
     return 'running';
   end if;
   v_now_ms := floor(extract(epoch from clock_timestamp()) * 1000);
-  v_run_at_ms := coalesce((p_change ->> 'runAt')::bigint, v_now_ms + (p_change ->> 'delayMs')::bigint,
-    v_job.score & 4398046511103);
+  v_run_at_ms := coalesce(v_given_ms, v_now_ms + v_delay_ms, v_job.score & 4398046511103);
   v_job.score := longshore.score(
-    coalesce((p_change ->> 'priority')::int, longshore.priority_of(v_job.score)), to_timestamp(v_run_at_ms / 1000.0));
+    coalesce(v_priority, longshore.priority_of(v_job.score)), to_timestamp(v_run_at_ms / 1000.0));
   v_state := case
     when v_job.state = 'waiting' then 'waiting'
     when v_run_at_ms > v_now_ms then 'scheduled'
     else 'ready'
   end;
-  if p_change ? 'constraintTag' then
-    perform longshore.check_properties(longshore.constraint_keys(p_change ->> 'constraintTag'));
+  if v_constraint_tag is not null then
+    perform longshore.check_properties(longshore.constraint_keys(v_constraint_tag));
     select * into v_lane from longshore.lanes l where l.id = v_job.lane;
     v_job.lane := longshore.find_lane(
-      v_lane.queue, v_lane.task, v_lane.tag, p_change ->> 'constraintTag', v_lane.concurrency_key);
+      v_lane.queue, v_lane.task, v_lane.tag, v_constraint_tag, v_lane.concurrency_key);
   end if;
   update longshore.jobs j set score = v_job.score, lane = v_job.lane, state = v_state where j.id = p_id;
   if v_state = 'ready' then
@@ -43,5 +51,8 @@ begin
     perform pg_notify('longshore.due', '');
   end if;
   return 'changed';
+exception when lock_not_available then
+  raise exception 'longshore: somebody holds job % for longer than a second', p_id
+    using errcode = 'lock_not_available', hint = 'An open transaction has changed or cancelled it: try again when that has ended.';
 end
 $$;

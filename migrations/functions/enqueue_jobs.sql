@@ -23,6 +23,7 @@ declare
   v_soon boolean;
   v_has_keys boolean;
   v_constraint_tags text[];
+  v_is_in_bounds boolean;
   v_payloads text[] := string_to_array(p_payloads, E'\n');
   v_ids uuid[] := p_ids;
 begin
@@ -40,8 +41,10 @@ begin
     -- The upkeep looks for due jobs every 250 ms; only what is due before it looks again must ring.
     coalesce(bool_or(s.run_at_ms > v_now_ms and s.run_at_ms < v_now_ms + 300), false),
     coalesce(bool_or(s."concurrencyKey" <> ''), false),
-    array_agg(s."constraintTag") filter (where s."constraintTag" <> 'c:')
-  into v_lanes, v_scores, v_states, v_max_attempts, v_soon, v_has_keys, v_constraint_tags
+    array_agg(s."constraintTag") filter (where s."constraintTag" <> 'c:'),
+    -- Beyond these the two would run into each other in the score.
+    bool_and((s.priority between 0 and 2047 and s.run_at_ms between 0 and 4398046511103) is true)
+  into v_lanes, v_scores, v_states, v_max_attempts, v_soon, v_has_keys, v_constraint_tags, v_is_in_bounds
   from (
     select r.*, e.no, coalesce(r."runAt", v_now_ms + coalesce(r."delayMs", 0)) as run_at_ms
     from jsonb_array_elements(p_shapes) with ordinality as e(shape, no),
@@ -49,6 +52,10 @@ begin
         queue text, task text, tag text, "constraintTag" text, "maxAttempts" smallint, priority int,
         "runAt" bigint, "delayMs" bigint, "concurrencyKey" text)
   ) s;
+  if not v_is_in_bounds then
+    raise exception 'longshore: priority must be from 0 to 2047, and the run time between 1970 and 2109'
+      using errcode = 'invalid_parameter_value';
+  end if;
   if v_constraint_tags is not null then
     perform longshore.check_properties(longshore.constraint_keys(c.tag)) from unnest(v_constraint_tags) as c(tag);
   end if;

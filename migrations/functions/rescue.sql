@@ -31,6 +31,9 @@ begin
     begin
       perform pg_advisory_xact_lock(hashtext('longshore.worker'), v_worker.id);
     exception when lock_not_available then
+      -- Whoever does not read the answer to its claim (it is paused, or cut off) keeps the transaction open, and with it
+      -- the jobs and their slots, for as long as the answer is larger than what the network holds.
+      perform longshore.end_claims(v_worker.id);
       continue;
     end;
     -- It may have beaten meanwhile.

@@ -34,7 +34,7 @@ begin
     elsif v_given.outcome = 'failed' or (v_given.outcome = 'retry' and v_job.attempts >= v_job.max_attempts) then
       perform longshore.finish_job(v_job, 'failed', null, v_given.error);
     elsif v_given.outcome = 'retry' then
-      perform longshore.send_back(v_job, greatest(v_given."delayMs", 0), v_given.error);
+      perform longshore.send_back(v_job, least(greatest(v_given."delayMs", 0), 315360000000), v_given.error);
     elsif v_given.outcome = 'released' then
       v_job.attempts := v_job.attempts - 1;
       perform longshore.send_back(v_job, null, v_job.error);

@@ -10,6 +10,19 @@ const WRITTEN = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/
 /** Ten years: longer delays are mistakes in a unit. */
 const LONGEST_MS = 315_360_000_000
 
+/** Timers hold 31 bits; longer ones would fire at once. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+/** Milliseconds of a duration that a timer of this process measures. */
+export function toTimerMs(duration: Duration, what: string): number {
+  const ms = toMs(duration, what)
+  if (ms <= LONGEST_TIMER_MS) return ms
+  throw new LongshoreError(
+    'CONFIG_INVALID',
+    `${what} must be at most ${LONGEST_TIMER_MS} ms (24 days); got ${String(duration)}`,
+  )
+}
+
 /** Milliseconds of a duration; `what` names it in the error. */
 export function toMs(duration: Duration, what: string): number {
   const match = typeof duration === 'string' ? WRITTEN.exec(duration) : undefined

@@ -1,4 +1,5 @@
 /** Owns the options of one enqueue: checked here and turned into the *shape* that travels to Postgres. */
+import { checkOptions, checkWhole as checkWholeNumber } from './check-options.ts'
 import { constraintTag } from './constraints.ts'
 import { type Duration, toMs } from './duration.ts'
 import { LongshoreError } from './errors.ts'
@@ -58,7 +59,7 @@ const KNOWN = [
 const KNOWN_CHANGES = ['priority', 'delay', 'runAt', 'constraints']
 
 export function toShape(task: Task, options: JobOptions): Shape {
-  checkKeys(options, KNOWN)
+  checkOptions('JOB_INVALID', 'enqueue', options, KNOWN)
   const { priority = 0, attempts = task.maxAttempts } = options
   checkWhole('priority', priority, 0, 2047)
   checkWhole('attempts', attempts, 1, 1000)
@@ -83,7 +84,7 @@ export function toShape(task: Task, options: JobOptions): Shape {
 }
 
 export function toChange(options: ChangeOptions): Change {
-  checkKeys(options, KNOWN_CHANGES)
+  checkOptions('JOB_INVALID', 'change', options, KNOWN_CHANGES)
   const change: Change = toTime(options)
   if (options.priority !== undefined) {
     checkWhole('priority', options.priority, 0, 2047)
@@ -114,21 +115,5 @@ function toTime({ delay, runAt }: Pick<JobOptions, 'delay' | 'runAt'>): Pick<Sha
   return {}
 }
 
-/** A misspelt option would silently do nothing. */
-function checkKeys(options: object, known: readonly string[]): void {
-  const unknown = Object.keys(options).find(key => !known.includes(key))
-  if (unknown === undefined) return
-  throw new LongshoreError(
-    'JOB_INVALID',
-    `unknown option ${JSON.stringify(unknown)}: options are ${known.join(', ')}`,
-  )
-}
-
-function checkWhole(what: string, value: number, least: number, most: number): void {
-  if (!Number.isInteger(value) || value < least || value > most) {
-    throw new LongshoreError(
-      'JOB_INVALID',
-      `${what} must be a whole number from ${least} to ${most}; got ${String(value)}`,
-    )
-  }
-}
+const checkWhole = (what: string, value: number, least: number, most: number) =>
+  checkWholeNumber('JOB_INVALID', what, value, least, most)

@@ -25,6 +25,7 @@ export type ErrorCode =
   | 'STORE_UNSUPPORTED'
   | 'TASK_INVALID'
   | 'TIMEOUT'
+  | 'TRANSACTION_ENDED'
   | 'WAIT_TIMEOUT'
   | 'WORKER_STOPPED'
 

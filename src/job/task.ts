@@ -1,7 +1,8 @@
 /** Owns what a task is: a named kind of work with a payload schema, retries and a time limit. */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { type Backoff, type BackoffOptions, toBackoff } from './backoff.ts'
-import { type Duration, toMs } from './duration.ts'
+import { checkOptions, checkWhole as checkWholeNumber } from './check-options.ts'
+import { type Duration, LONGEST_TIMER_MS, toMs } from './duration.ts'
 import { LongshoreError } from './errors.ts'
 import type { JobId } from './job-id.ts'
 import type { Queryable } from './queryable.ts'
@@ -68,7 +69,7 @@ export interface JobContext {
    * End this job successfully together with writes of your own: `work` is given a client inside a transaction, the job is
    * settled in it, and both commit or neither does. What `work` returns is the job's result; what the handler returns
    * afterwards is not looked at. Rejects, with nothing written, when the lease was lost (`LEASE_LOST`) or the job cancelled
-   * (`JOB_CANCELLED`).
+   * (`JOB_CANCELLED`). `work` must not end the transaction itself: that fails the job with `TRANSACTION_ENDED`.
    */
   complete<T>(work: (tx: Queryable) => T | Promise<T>): Promise<T>
 }
@@ -86,7 +87,6 @@ export interface Handler {
 
 const NAME_LENGTH = 200
 const LABEL_LENGTH = 100
-const MAX_TIMER_MS = 2 ** 31 - 1
 const MOST_CONCURRENT = 1_000_000
 const KNOWN = [
   'name',
@@ -104,15 +104,14 @@ export function defineTask<Input = unknown, Payload = Input, Returned = unknown,
   options: TaskOptions<Input, Payload, Returned, Result>,
 ): Task<Input, Payload, Returned, Result> {
   const name = checkLabel('name', options?.name, NAME_LENGTH)
-  checkKeys(`task ${name}`, options, KNOWN)
-  checkKeys(`task ${name}: retry`, options.retry ?? {}, ['attempts', 'backoff', 'maxRescues'])
-  const checkWhole = (what: string, value: number, least: number, most: number): number => {
-    if (Number.isInteger(value) && value >= least && value <= most) return value
-    throw new LongshoreError(
-      'TASK_INVALID',
-      `task ${name}: ${what} must be a whole number from ${least} to ${most}; got ${String(value)}`,
-    )
-  }
+  checkOptions('TASK_INVALID', `task ${name}`, options, KNOWN)
+  checkOptions('TASK_INVALID', `task ${name}: retry`, options.retry ?? {}, [
+    'attempts',
+    'backoff',
+    'maxRescues',
+  ])
+  const checkWhole = (what: string, value: number, least: number, most: number): number =>
+    checkWholeNumber('TASK_INVALID', `task ${name}: ${what}`, value, least, most)
   const checkLimit = (what: 'concurrency' | 'concurrencyPerKey'): number | undefined =>
     options[what] === undefined ? undefined : checkWhole(what, options[what], 1, MOST_CONCURRENT)
   const task: Task<Input, Payload, Returned, Result> = {
@@ -137,24 +136,12 @@ export function defineTask<Input = unknown, Payload = Input, Returned = unknown,
   return Object.freeze(task)
 }
 
-/** A misspelt option would silently do nothing. */
-function checkKeys(what: string, options: object, known: string[]): void {
-  const unknown = Object.keys(options).find(key => !known.includes(key))
-  if (unknown !== undefined) {
-    throw new LongshoreError(
-      'TASK_INVALID',
-      `${what}: unknown option ${JSON.stringify(unknown)}; options are ${known.join(', ')}`,
-    )
-  }
-}
-
 function checkTimeout(name: string, timeout: Duration): number {
   const ms = toMs(timeout, `task ${name}: timeout`)
-  // Timers hold 31 bits; longer ones would fire at once.
-  if (ms >= 1 && ms <= MAX_TIMER_MS) return ms
+  if (ms >= 1 && ms <= LONGEST_TIMER_MS) return ms
   throw new LongshoreError(
     'TASK_INVALID',
-    `task ${name}: timeout must be between 1 ms and ${MAX_TIMER_MS} ms (24 days); leave it out for none`,
+    `task ${name}: timeout must be between 1 ms and ${LONGEST_TIMER_MS} ms (24 days); leave it out for none`,
   )
 }
 

@@ -6,14 +6,19 @@ import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import type { Pool } from './connect.ts'
 import { inSchema } from './schema-name.ts'
-import { settleAndClaim } from './settle-and-claim.ts'
 
-/** `lost`: the lease is gone; `cancelled`: somebody cancelled the job. Neither has changed anything. */
-export type Completion = 'completed' | 'lost' | 'cancelled'
+/**
+ * `lost`: the lease is gone; `cancelled`: somebody cancelled the job; `ended`: the work has ended the transaction itself, so
+ * its writes cannot be tied to the job any more. None of them has settled it.
+ */
+export type Completion = 'completed' | 'lost' | 'cancelled' | 'ended'
 
 const LOCK_TIMEOUT = '10s'
+/** Gone with the transaction: whoever finds another value is in another one. */
+const BEGIN_RUN = "select set_config('longshore_run.lease', $1, true)"
+const COMPLETE = 'select longshore.complete($1, $2, $3, $4) as answer'
 const HOLD_JOB = `
-  select is_cancelled from longshore.jobs where id = $1 and worker_id = $2 and lease_token = $3 for update`
+  select from longshore.jobs where id = $1 and worker_id = $2 and lease_token = $3 for update`
 const WAS_SETTLED = 'select from longshore.finished_jobs where id = $1 and lease_token = $2'
 
 /** `work` makes the user's writes and returns the result as JSON text, or null for none. */
@@ -24,18 +29,19 @@ export async function completeJob(
   lease: { id: JobId; leaseToken: string },
   work: (tx: Queryable) => Promise<string | null>,
 ): Promise<Completion> {
-  const holdJob = async (tx: Queryable) => {
-    await tx.query(`set local lock_timeout = '${LOCK_TIMEOUT}'`)
-    return (await tx.query(inSchema(schema, HOLD_JOB), [lease.id, workerId, lease.leaseToken])).rows[0]
-  }
   let hasSettled = false
   try {
     await pool.transaction(async tx => {
+      await tx.query(BEGIN_RUN, [lease.leaseToken])
       const result = await work(tx)
-      const held = await holdJob(tx)
-      if (!held) throw new Refused('lost')
-      if (held['is_cancelled']) throw new Refused('cancelled')
-      await settleAndClaim(tx, schema, workerId, [{ ...lease, kind: 'succeeded', result }], 0)
+      const { rows } = await tx.query(inSchema(schema, COMPLETE), [
+        workerId,
+        lease.id,
+        lease.leaseToken,
+        result,
+      ])
+      const answer = rows[0]?.['answer'] as Completion
+      if (answer !== 'completed') throw new Refused(answer)
       hasSettled = true
     })
     return 'completed'
@@ -43,7 +49,11 @@ export async function completeJob(
     if (error instanceof Refused) return error.completion
     if (!hasSettled) throw error
     // The commit may or may not have been done. While it is under way it holds the job.
-    const isStillRunning = await pool.transaction(async tx => (await holdJob(tx)) !== undefined)
+    const isStillRunning = await pool.transaction(async tx => {
+      await tx.query(`set local lock_timeout = '${LOCK_TIMEOUT}'`)
+      const held = await tx.query(inSchema(schema, HOLD_JOB), [lease.id, workerId, lease.leaseToken])
+      return held.rows.length > 0
+    })
     if (isStillRunning) throw error
     const { rows } = await pool.query(inSchema(schema, WAS_SETTLED), [lease.id, lease.leaseToken])
     return rows.length > 0 ? 'completed' : 'lost'
@@ -52,7 +62,7 @@ export async function completeJob(
 
 /** Rolls the transaction back. */
 class Refused extends Error {
-  constructor(readonly completion: 'lost' | 'cancelled') {
+  constructor(readonly completion: Completion) {
     super(completion)
   }
 }

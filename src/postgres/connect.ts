@@ -9,6 +9,9 @@ import type { PostgresConfig } from './postgres-config.ts'
 const CALL_TIMEOUT_MS = 30_000
 const CONNECT_TIMEOUT_MS = 10_000
 const END_MS = 5000
+/** How long a pool that ends still serves those who wait for a connection. */
+const SERVE_MS = 2000
+const LOOK_MS = 10
 
 export interface TextQueryable extends Queryable {
   /** Rows as arrays of the texts that Postgres sent: the cheapest form, for the hot calls. */
@@ -26,6 +29,12 @@ export function connectionConfig(postgres: PostgresConfig): pg.ClientConfig {
     throw new LongshoreError(
       'CONFIG_INVALID',
       'the Postgres connection string must start with postgres:// or postgresql://: set DATABASE_URL or pass `postgres`',
+    )
+  }
+  if (postgres && typeof postgres !== 'string' && typeof postgres !== 'object') {
+    throw new LongshoreError(
+      'CONFIG_INVALID',
+      `postgres must be a connection string or an object of settings; got ${typeof postgres}`,
     )
   }
   if (!postgres) {
@@ -68,12 +77,33 @@ export function openPool(postgres: PostgresConfig, max: number, onError: (error:
     Client: PooledClient,
   })
   pool.on('error', onError)
+  // The driver forgets whoever waits for a connection when its pool ends: they would wait for ever.
+  const waiting = new Set<(error: Error) => void>()
+  const connect = () =>
+    new Promise<pg.PoolClient>((resolve, reject) => {
+      waiting.add(reject)
+      pool.connect().then(
+        client => (waiting.delete(reject) ? resolve(client) : client.release()),
+        error => {
+          waiting.delete(reject)
+          reject(error)
+        },
+      )
+    })
+  const close = async () => {
+    const until = performance.now() + SERVE_MS
+    while (pool.waitingCount > 0 && performance.now() < until) await pause(LOOK_MS)
+    for (const refuse of waiting) refuse(new Error('connection ended: the pool was closed'))
+    waiting.clear()
+    // Connections that wait for a silent server are not waited for.
+    await Promise.race([pool.end(), pause(END_MS, undefined, { ref: false })])
+  }
   let ended: Promise<void> | undefined
   return {
     query: (text, values) => pool.query(text, values),
     queryTexts: (text, values) => queryTexts(pool, text, values),
     async transaction(work) {
-      const client = await pool.connect()
+      const client = await connect()
       let broken: Error | undefined
       // While it is ours the pool does not listen; the statement under way is told anyway.
       client.on('error', onError)
@@ -98,8 +128,7 @@ export function openPool(postgres: PostgresConfig, max: number, onError: (error:
       }
     },
     end() {
-      // Connections that wait for a silent server are not waited for.
-      ended ??= Promise.race([pool.end(), pause(END_MS, undefined, { ref: false })])
+      ended ??= close()
       return ended
     },
   }

@@ -2,7 +2,7 @@
  * The producer: what an application embeds to enqueue jobs and to read them back. Needs Postgres only. Enqueues made
  * at the same time outside a transaction share an insert and a commit.
  */
-
+import { checkOptions, checkWhole } from '../job/check-options.ts'
 import { type ChangeOptions, type JobOptions, type Shape, toChange, toShape } from '../job/enqueue-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { FinishedJob, Job, JobRef } from '../job/job.ts'
@@ -80,26 +80,32 @@ export interface Producer {
   close(): Promise<void>
 }
 
+const KNOWN = Object.keys({
+  postgres: true,
+  schema: true,
+  tasks: true,
+  connections: true,
+  maxPayloadBytes: true,
+  logger: true,
+} satisfies Record<keyof ProducerOptions, true>)
 const NO_OPTIONS: EnqueueOptions = Object.freeze({})
 
 /** Jobs in one insert: more does not make it faster (measured from 200 to 1,000: alike). */
 const CHUNK = 1000
 const MOST_KNOWN_LANES = 10_000
+const MOST_CONNECTIONS = 1000
 const MOST_PAYLOAD_BYTES = 4 * 1024 * 1024
 const PAUSES = { firstMs: 50, maxMs: 1000, maxTries: 8 }
 
 export function createProducer(options: ProducerOptions = {}): Producer {
+  checkOptions('CONFIG_INVALID', 'createProducer', options, KNOWN)
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
   const logger = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
-  const maxPayloadBytes = options.maxPayloadBytes ?? 256 * 1024
-  if (!(maxPayloadBytes > 0 && maxPayloadBytes <= MOST_PAYLOAD_BYTES)) {
-    throw new LongshoreError(
-      'CONFIG_INVALID',
-      `maxPayloadBytes must be between 1 and ${MOST_PAYLOAD_BYTES}; got ${maxPayloadBytes}`,
-    )
-  }
+  const { connections = 10, maxPayloadBytes = 256 * 1024 } = options
+  checkWhole('CONFIG_INVALID', 'connections', connections, 1, MOST_CONNECTIONS)
+  checkWhole('CONFIG_INVALID', 'maxPayloadBytes', maxPayloadBytes, 1, MOST_PAYLOAD_BYTES)
   const postgres = options.postgres ?? process.env['DATABASE_URL'] ?? ''
-  const pool = openPool(postgres, options.connections ?? 10, error =>
+  const pool = openPool(postgres, connections, error =>
     logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
   )
   const batch = createEnqueueBatch(pool, schema)
@@ -174,6 +180,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
   return {
     async enqueue(task, payload, given = NO_OPTIONS) {
+      checkTask(task)
       const { shape, text: common } = shapeOf(task as Task, given)
       const id = given.id === undefined ? newJobId() : toJobId(given.id)
       const text = await encodePayload(task as Task, payload, maxPayloadBytes)
@@ -188,6 +195,13 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     },
 
     async enqueueMany(task, payloads, given = NO_OPTIONS) {
+      checkTask(task)
+      if (!Array.isArray(payloads)) {
+        throw new LongshoreError(
+          'JOB_INVALID',
+          `enqueueMany takes a list of payloads; got ${typeof payloads}`,
+        )
+      }
       const { shape, text: common } = shapeOf(task as Task, given)
       const jobs: NewJob[] = []
       for (const payload of payloads) {
@@ -215,16 +229,19 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       return (await waiter.wait(id, wait)) as FinishedJob<Result>
     },
 
-    async cancel(job, { tx } = {}) {
+    async cancel(job, given = {}) {
       const id = idOf(job)
+      checkOptions('JOB_INVALID', 'cancel', given, ['tx'])
+      const { tx } = given
       if (tx) checkTransaction(tx)
       await whenReady()
       const answers = await once(tx, db => cancelJobs(db, schema, [id]))
       return answers.get(id) ?? 'unknown'
     },
 
-    async change(job, { tx, ...options }) {
+    async change(job, given) {
       const id = idOf(job)
+      const { tx, ...options } = given ?? {}
       const change = toChange(options)
       if (tx) checkTransaction(tx)
       await whenReady()
@@ -242,11 +259,16 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
 /** A pool would run the insert on a connection outside the caller's transaction. */
 function checkTransaction(tx: Queryable): void {
-  if (typeof tx.query === 'function' && !('totalCount' in tx)) return
+  if (typeof tx?.query === 'function' && !('totalCount' in tx)) return
   throw new LongshoreError(
     'JOB_INVALID',
     '`tx` must be the one client that your transaction runs on, with a `query` method; a pool is not',
   )
 }
 
-const idOf = (job: JobRef | string): JobId => toJobId(typeof job === 'string' ? job : job.id)
+function checkTask(task: unknown): void {
+  if (typeof (task as Task | undefined)?.handle === 'function') return
+  throw new LongshoreError('TASK_INVALID', 'the first argument must be a task made by defineTask({ … })')
+}
+
+const idOf = (job: JobRef | string): JobId => toJobId(typeof job === 'string' ? job : job?.id)

@@ -4,7 +4,8 @@
  * look; a slow poll covers what else may get lost. Rows and looks of many waits travel together.
  */
 import { randomBytes } from 'node:crypto'
-import { type Duration, toMs } from '../job/duration.ts'
+import { checkOptions } from '../job/check-options.ts'
+import { type Duration, toTimerMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { FinishedJob } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
@@ -140,8 +141,10 @@ export function createJobWaiter(options: {
   }
 
   return {
-    async wait(id, { timeout = '30s', signal }) {
-      const timeoutMs = toMs(timeout, 'timeout')
+    async wait(id, wanted) {
+      checkOptions('CONFIG_INVALID', 'waitFor', wanted, ['timeout', 'signal'])
+      const { timeout = '30s', signal } = wanted
+      const timeoutMs = toTimerMs(timeout, 'timeout')
       signal?.throwIfAborted()
       await open()
 

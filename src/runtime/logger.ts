@@ -1,5 +1,6 @@
 /** Owns logging: pino, one line per event, quiet by default, never a payload or a credential. */
 import { type Logger, pino } from 'pino'
+import { LongshoreError } from '../job/errors.ts'
 
 export type { Logger }
 
@@ -11,6 +12,12 @@ export function createLogger(name: string): Logger {
 
 /** A logger of the user's, made safe. */
 export function withSafeErrors(logger: Logger): Logger {
+  if (typeof logger.child !== 'function') {
+    throw new LongshoreError(
+      'CONFIG_INVALID',
+      'logger must be a pino logger, such as pino({ level: "warn" })',
+    )
+  }
   return logger.child({}, { serializers: { err: describeError } })
 }
 

@@ -3,8 +3,9 @@
  * `succession.ts` what follows when one has died, `exchange-loop.ts` the traffic with Postgres, `run-job.ts` one run, `wake-up.ts` how it learns of new jobs.
  */
 import { hostname } from 'node:os'
+import { checkList, checkOptions, checkWhole } from '../job/check-options.ts'
 import { constraintTags } from '../job/constraints.ts'
-import { type Duration, toMs } from '../job/duration.ts'
+import { type Duration, toMs, toTimerMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { checkLabel, type Handler } from '../job/task.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
@@ -71,32 +72,45 @@ export interface Worker {
 const CONNECTIONS = 3
 const PAUSES = { firstMs: 100, maxMs: 1000, maxTries: 5 }
 const MOST_RESULT_BYTES = 4 * 1024 * 1024
+const MOST_HANDLERS = 10_000
+const MOST_LABELS = 1000
+const KNOWN = Object.keys({
+  postgres: true,
+  schema: true,
+  handlers: true,
+  tags: true,
+  queues: true,
+  properties: true,
+  name: true,
+  maxConcurrentTasks: true,
+  claimBatchSize: true,
+  pollIntervalMs: true,
+  abortGrace: true,
+  lease: true,
+  stall: true,
+  maxResultBytes: true,
+  logger: true,
+} satisfies Record<keyof WorkerOptions, true>)
 
 export function createWorker(options: WorkerOptions): Worker {
+  checkOptions('CONFIG_INVALID', 'createWorker', options, KNOWN)
   const settings = readWorkerSettings(options)
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
   const logger = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
   const postgres = options.postgres ?? process.env['DATABASE_URL'] ?? ''
   const handlers = byTask(options.handlers)
-  const abortGraceMs = toMs(options.abortGrace ?? '5s', 'abortGrace')
+  const abortGraceMs = toTimerMs(options.abortGrace ?? '5s', 'abortGrace')
   const leaseMs = toMsWithin(options.lease ?? '15s', 'lease', 100, 3_600_000)
   const stallMs = toMsWithin(options.stall ?? '5m', 'stall', 100, 86_400_000)
-  if (typeof postgres === 'object') portableConfig(postgres) // throws
+  if (typeof postgres !== 'string') portableConfig(postgres) // throws
   const maxResultBytes = options.maxResultBytes ?? 256 * 1024
-  if (!(maxResultBytes > 0 && maxResultBytes <= MOST_RESULT_BYTES)) {
-    throw new LongshoreError(
-      'CONFIG_INVALID',
-      `maxResultBytes must be between 1 and ${MOST_RESULT_BYTES}; got ${maxResultBytes}`,
-    )
-  }
+  checkWhole('CONFIG_INVALID', 'maxResultBytes', maxResultBytes, 1, MOST_RESULT_BYTES)
   const tasks = options.handlers.map(handler => handler.task)
   const facts: WorkerFacts = {
     name: checkLabel('name', options.name ?? `${hostname().slice(0, 150)}:${process.pid}`, 200),
-    queues: distinct(
-      options.queues?.map(queue => checkLabel('queue', queue)) ?? tasks.map(task => task.queue),
-    ),
+    queues: labels('queue', options.queues) ?? distinct(tasks.map(task => task.queue)),
     tasks: [...handlers.keys()],
-    tags: distinct(options.tags?.map(tag => checkLabel('tag', tag)) ?? tasks.map(task => task.tag)),
+    tags: labels('tag', options.tags) ?? distinct(tasks.map(task => task.tag)),
     properties: { ...options.properties },
     constraintTags: constraintTags(options.properties),
     leaseMs,
@@ -159,7 +173,8 @@ export function createWorker(options: WorkerOptions): Worker {
       return { id: (await life).workerId }
     },
     async stop(stop = {}) {
-      const deadlineMs = toMs(stop.deadline ?? '30s', 'deadline')
+      checkOptions('CONFIG_INVALID', 'stop', stop, ['deadline'])
+      const deadlineMs = toTimerMs(stop.deadline ?? '30s', 'deadline')
       const stopped = life
       const begun = await stopped?.catch(() => undefined) // a start that failed has nothing to stop
       await begun?.end(deadlineMs)
@@ -176,8 +191,15 @@ export function createWorker(options: WorkerOptions): Worker {
 }
 
 function byTask(handlers: readonly Handler[]): Map<string, Handler> {
+  if (!Array.isArray(handlers) || handlers.length === 0) {
+    throw new LongshoreError(
+      'CONFIG_INVALID',
+      'a worker needs at least one handler: pass `handlers: [task.handle(…)]`',
+    )
+  }
+  checkList('CONFIG_INVALID', 'handlers', handlers, MOST_HANDLERS)
   const found = new Map<string, Handler>()
-  for (const handler of handlers ?? []) {
+  for (const handler of handlers) {
     if (typeof handler?.run !== 'function') {
       throw new LongshoreError(
         'CONFIG_INVALID',
@@ -189,12 +211,6 @@ function byTask(handlers: readonly Handler[]): Map<string, Handler> {
     }
     found.set(handler.task.name, handler)
   }
-  if (found.size === 0) {
-    throw new LongshoreError(
-      'CONFIG_INVALID',
-      'a worker needs at least one handler: pass `handlers: [task.handle(…)]`',
-    )
-  }
   return found
 }
 
@@ -204,6 +220,13 @@ function toMsWithin(duration: Duration, what: string, least: number, most: numbe
   throw new LongshoreError(
     'CONFIG_INVALID',
     `${what} must be between ${least} and ${most} ms; got ${duration}`,
+  )
+}
+
+function labels(what: 'queue' | 'tag', given: readonly string[] | undefined): string[] | undefined {
+  if (given === undefined) return undefined
+  return distinct(
+    checkList('CONFIG_INVALID', `${what}s`, given, MOST_LABELS).map(label => checkLabel(what, label)),
   )
 }
 

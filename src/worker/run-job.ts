@@ -161,6 +161,11 @@ export class Run {
           'LEASE_LOST',
           `the lease of job ${this.claimed.id} is gone: nothing was written, and another worker may run it`,
         )
+      case 'ended':
+        throw new LongshoreError(
+          'TRANSACTION_ENDED',
+          'the work of complete ended its transaction itself: leave commit and rollback to complete, throw to roll back, and use savepoints for what is nested',
+        )
     }
   }
 
@@ -248,10 +253,7 @@ export class Run {
     }
     const error = toStoredError(thrown)
     const isFinal =
-      claimed.attempt >= claimed.maxAttempts ||
-      isA(thrown, NonRetryableError) ||
-      error.code === 'PAYLOAD_INVALID' ||
-      error.code === 'RESULT_REFUSED'
+      claimed.attempt >= claimed.maxAttempts || isA(thrown, NonRetryableError) || NEVER_BETTER.has(error.code)
     const { logger } = this.settings
     const told = { job: claimed.id, task: this.handler.task.name, attempt: claimed.attempt, code: error.code }
     if (isFinal) {
@@ -265,6 +267,9 @@ export class Run {
 }
 
 const GIVEN_BACK = new Set<ErrorCode>(['WORKER_STOPPED', 'JOB_CANCELLED', 'LEASE_LOST'])
+
+/** After the last the writes may be there already: another attempt would make them again. */
+const NEVER_BETTER = new Set<string>(['PAYLOAD_INVALID', 'RESULT_REFUSED', 'TRANSACTION_ENDED'])
 
 const refusedResult = (problem: string) =>
   new LongshoreError('RESULT_REFUSED', `the result of complete ${problem}`)

@@ -49,6 +49,8 @@ const UNREGISTER_MS = 2000
 const SETTLE_BEFORE_ALONE_MS = 2000
 /** Completions in transactions of their own that are under way at once; more wait for their turn. */
 const COMPLETE_CONNECTIONS = 5
+/** How soon a cancelled job that is not known yet is looked for again. */
+const CANCEL_LOOK_MS = 250
 const MOST_KNOWN_LANES = 10_000
 /** A lost reply may have committed a claim; its transaction may still be under way when we first look. */
 const LEASE_CHECKS_MS = [1000, 5000, 30_000]
@@ -84,6 +86,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   const runs = new Map<JobId, Run>()
   // Claims whose lanes are being read: their jobs are not runs yet. One token per claim.
   const unstartedClaims = new Set<string>()
+  const lanesBeingRead = new Set<Promise<unknown>>()
   const holds = (lease: { id: JobId; leaseToken: string }) =>
     runs.get(lease.id)?.claimed.leaseToken === lease.leaseToken || unstartedClaims.has(lease.leaseToken)
   let unreported = 0
@@ -107,7 +110,10 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       if (--unreported === 0) onAllReported?.()
     },
     onReturn: handlerReturned,
-    complete: (job, work) => completeJob(completePool(), schema, workerId, job, work),
+    complete: async (job, work) => {
+      if (hasClosed) throw new LongshoreError('LEASE_LOST', 'the worker has given the job back')
+      return completeJob(completePool(), schema, workerId, job, work)
+    },
     onCompleted: job => {
       if (holds(job)) runs.delete(job.id)
       if (--unreported === 0) onAllReported?.()
@@ -116,6 +122,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
 
   /** Opened by the first completion: most workers never need it. */
   let completions: Pool | undefined
+  let hasClosed = false
   const completePool = () => {
     completions ??= openPool(given.postgres, COMPLETE_CONNECTIONS, error =>
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
@@ -151,6 +158,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     loop.holdClaims(true)
     logger.info({ job: run.claimed.id }, 'a job that was rescued twice waits to run alone')
     await loop.answered() // what those claims bring runs before
+    await Promise.all(lanesBeingRead)
     await othersReturned(1)
     // What has ended would run again if this one took the process with it before it is settled.
     await Promise.race([loop.idle(), pause(SETTLE_BEFORE_ALONE_MS, undefined, { ref: false })])
@@ -203,7 +211,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     }
     const token = jobs[0]?.leaseToken ?? ''
     unstartedClaims.add(token)
-    readLanes(pool, schema, { lanes: [...new Set(unknown.map(job => job.lane))] })
+    const reading = readLanes(pool, schema, { lanes: [...new Set(unknown.map(job => job.lane))] })
       .then(
         read => {
           if (lanes.size > MOST_KNOWN_LANES) lanes.clear()
@@ -215,18 +223,31 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
           for (const job of jobs) giveBack(job)
         },
       )
-      .finally(() => unstartedClaims.delete(token))
+      .finally(() => {
+        unstartedClaims.delete(token)
+        lanesBeingRead.delete(reading)
+      })
+    lanesBeingRead.add(reading)
   }
 
+  let cancelLook: NodeJS.Timeout | undefined
   /** Fire the signals of runs that somebody has cancelled. */
   const abortCancelled = () => {
     readCancelled(pool, schema, workerId).then(
       cancelled => {
+        let isAnyUnknown = false
         for (const lease of cancelled) {
           const run = runs.get(lease.id)
-          if (run?.claimed.leaseToken !== lease.leaseToken) continue
-          run.abort(new LongshoreError('JOB_CANCELLED', `job ${lease.id} was cancelled`))
+          if (run?.claimed.leaseToken === lease.leaseToken)
+            run.abort(new LongshoreError('JOB_CANCELLED', `job ${lease.id} was cancelled`))
+          else isAnyUnknown = true
         }
+        // Claimed, but the claim's answer is still under way: the next beat may be minutes off.
+        if (!isAnyUnknown || isEnding) return
+        clearTimeout(cancelLook)
+        cancelLook = setTimeout(() => {
+          if (!isEnding) abortCancelled()
+        }, CANCEL_LOOK_MS).unref()
       },
       error =>
         logger.info({ err: error }, 'could not read which jobs were cancelled; the next beat asks again'),
@@ -392,6 +413,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     // The row of a dead life goes when its jobs have been rescued.
     if (!isDead) await unregister()
     await listener.close()
+    hasClosed = true
     await completions?.end()
   }
 

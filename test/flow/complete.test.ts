@@ -1,9 +1,10 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { defineTask, type JobContext, type Queryable } from '../../src/index.ts'
+import { workByHand } from '../support/by-hand.ts'
 import { startCuttingProxy } from '../support/cutting-proxy.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
-import { gate } from '../support/signals.ts'
+import { counter, gate } from '../support/signals.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -12,6 +13,7 @@ const task = defineTask<number, number, unknown, unknown>({
   concurrency: 5,
   retry: { attempts: 2, backoff: { type: 'fixed', delay: 0 } },
 })
+const wide = defineTask<number, number, unknown, unknown>({ name: 'wide' })
 
 beforeAll(async () => {
   await database.rows('create table effects (job uuid, note text)')
@@ -197,5 +199,75 @@ describe('ctx.complete', () => {
     } finally {
       await proxy.close()
     }
+  })
+
+  it.each(['commit', 'rollback', 'commit; begin', 'rollback; begin'])(
+    '[X4] fails the job, without another attempt, when the work ends the transaction by %s',
+    async how => {
+      const { ended } = await run((_, ctx) => ctx.complete(tx => tx.query(how).then(() => null)))
+      expect(ended).toMatchObject({ state: 'failed', error: { code: 'TRANSACTION_ENDED' }, attempts: 1 })
+    },
+  )
+
+  it('[X4] waits for slots that somebody holds for a moment: no attempt is lost to crowding', async () => {
+    const other = await database.connect()
+    const { ended } = await run((_, ctx) =>
+      ctx.complete(async () => {
+        await other.query('begin; select from longshore.slot_groups for update')
+        setTimeout(() => void other.query('commit'), 300)
+        return 1
+      }),
+    )
+    expect(ended).toMatchObject({ state: 'succeeded', result: 1, attempts: 1 })
+  })
+
+  it('[X4] a process that is paused before its commit does not hold others up for long', async () => {
+    const producer = deployment.producer({ tasks: [task] })
+    const ref = await producer.enqueue(task, 1)
+    const worker = await workByHand(database, ['task'])
+    const [job] = await worker.claim(1)
+    const client = await database.connect()
+    await client.query('begin')
+    await client.query("select set_config('longshore_run.lease', $1, true)", [job?.lease_token])
+    const complete = 'select longshore.complete($1, $2, $3, null) as answer'
+    const { rows } = await client.query(complete, [worker.id, ref.id, job?.lease_token])
+    expect(rows).toEqual([{ answer: 'completed' }])
+    const limit = await client.query('show idle_in_transaction_session_timeout')
+    expect(limit.rows).toEqual([{ idle_in_transaction_session_timeout: '10s' }])
+    await client.query('commit')
+  })
+
+  it('[X4] more completions than connections are told when the life ends, and all permits come back', async () => {
+    const producer = deployment.producer({ tasks: [task] })
+    const [mayGo, allTold, allAgain] = [gate(), counter(), counter()]
+    const begun = counter()
+    let isFirstLife = true
+    const worker = await deployment.worker({
+      maxConcurrentTasks: 9,
+      handlers: [
+        wide.handle(async (_, ctx) => {
+          begun.add()
+          if (!isFirstLife) {
+            allAgain.add()
+            return allAgain.reached(9)
+          }
+          await ctx.complete(() => mayGo.opened).finally(() => allTold.add())
+        }),
+      ],
+    })
+    const { id } = await worker.start()
+    await producer.enqueueMany(wide, Array(8).fill(1))
+    await begun.reached(8)
+    isFirstLife = false
+    // In one transaction, so that no beat comes between.
+    await database.rows(
+      `update longshore.workers set expires_at = now() - interval '1 second' where id = ${id};
+       select longshore.rescue(3600000, 100)`,
+    )
+    await allTold.reached(3)
+    mayGo.open()
+    await allTold.reached(8)
+    await producer.enqueue(wide, 1)
+    await allAgain.reached(9)
   })
 })

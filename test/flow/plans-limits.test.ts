@@ -107,15 +107,18 @@ beforeAll(async () => {
     [KEYS, ROWS],
   )
   await client.query(
-    `insert into longshore.lane_heads (parent, lane, score)
-     select l.parent, l.id, (select min(j.score) from longshore.jobs j where j.lane = l.id)
-     from longshore.lanes l where l.concurrency_key in (select 'key ' || n from generate_series(1, $1) n)`,
+    `insert into longshore.lane_heads (parent, lane, score, job_id)
+     select l.parent, l.id, best.score, best.id
+     from longshore.lanes l cross join lateral (
+       select j.score, j.id from longshore.jobs j where j.lane = l.id order by j.score, j.id limit 1
+     ) best
+     where l.concurrency_key in (select 'key ' || n from generate_series(1, $1) n)`,
     [KEYS],
   )
   // The other keys wait for slots.
   await client.query(
-    `insert into longshore.lane_heads (parent, lane, score, closed_by)
-     select l.parent, l.id, longshore.score(2047, now()), k.id
+    `insert into longshore.lane_heads (parent, lane, score, job_id, closed_by)
+     select l.parent, l.id, longshore.score(2047, now()), longshore.new_id(), k.id
      from longshore.lanes l join longshore.limits k on k.task = l.task and k.key = l.concurrency_key
      where l.concurrency_key <> '' and l.id not in (select h.lane from longshore.lane_heads h)`,
   )

@@ -1,14 +1,17 @@
+import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
 import { settling, workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { waitsForLock } from '../support/locks.ts'
+import { eventually } from '../support/signals.ts'
 import { pauseAt, weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
 const task = defineTask({ name: 'task', concurrency: 5, retry: { attempts: 3, maxRescues: 2 } })
+const large = defineTask({ name: 'large', concurrency: 1000 })
 
 const expire = (id: number) =>
   database.rows("update longshore.workers set expires_at = now() - interval '1 second' where id = $1", [id])
@@ -254,5 +257,30 @@ describe('a beat and a rescue at once', () => {
       replacement: 'where w.id = v_worker.id',
     }
     expect(await weakened(database, [paused, blind], beatMeanwhile)).toHaveLength(1)
+  })
+
+  it('[S7] breaks off a claim whose answer the worker does not read: its jobs and slots go to others', async () => {
+    const producer = deployment.producer({ tasks: [large] })
+    await producer.enqueueMany(large, Array(300).fill('x'.repeat(60_000)))
+    const worker = await workByHand(database, ['large'])
+    const client = await database.connect()
+    const claim = client.query("select * from longshore.settle_and_claim($1, '{}', '{}', null, null, 300)", [
+      worker.id,
+    ])
+    // As when its process is paused: what the network holds is full, and the transaction stays open.
+    const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
+    stream.pause()
+    await eventually('the answer is stuck', async () => {
+      const [row] = await database.rows<{ event: string }>(
+        'select wait_event as event from pg_stat_activity where pid = $1',
+        [client.backendPid],
+      )
+      return row?.event === 'ClientWrite'
+    })
+    await expire(worker.id)
+    await eventually('the worker is gone', async () => (await rescue()).some(row => row.is_gone))
+    expect(await (await workByHand(database, ['large'])).claim(300)).toHaveLength(300)
+    stream.resume()
+    await expect(claim).rejects.toThrow()
   })
 })

@@ -1,0 +1,37 @@
+-- End a run successfully inside the transaction that holds the user's writes; its last statement before the commit. Answers
+-- `completed`, `lost` (the lease is gone), `cancelled`, or `ended`: this is not the transaction that began, so what the
+-- user wrote is not part of it. Only the first has changed anything; the caller rolls back on the others.
+-- Whoever began has set `longshore_run.lease` to the lease token, for that transaction only.
+create function longshore.complete(p_worker int, p_id uuid, p_token bigint, p_result jsonb) returns text
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+-- Slots are freed under it as well: a user's work should not be lost to a moment of crowding.
+set lock_timeout = '10s'
+as $$
+declare
+  v_job longshore.jobs;
+  v_freed int[];
+begin
+  if current_setting('longshore_run.lease', true) is distinct from p_token::text then
+    return 'ended';
+  end if;
+  select * into v_job from longshore.jobs j
+  where j.id = p_id and j.worker_id = p_worker and j.lease_token = p_token
+  for update;
+  if not found then
+    return 'lost';
+  elsif v_job.is_cancelled then
+    return 'cancelled';
+  end if;
+  -- From here on others may wait for this transaction: a process that is paused now must not hold them up for longer.
+  perform set_config('idle_in_transaction_session_timeout', '10s', true);
+  v_job.error := null;
+  perform longshore.finish_job(v_job, 'succeeded', p_result);
+  if v_job.slot is not null or v_job.key_slot is not null then
+    v_freed := longshore.free_slots(array[v_job.lane], array[v_job.slot], array[v_job.key_slot]);
+    perform longshore.reopen(v_freed);
+  end if;
+  return 'completed';
+end
+$$;

@@ -1,0 +1,51 @@
+/** Owns the checks that options of every kind share. A message names the option and says what it may be. */
+import { type ErrorCode, LongshoreError } from './errors.ts'
+
+/** Refuses what is no object of options, and any option that is not known: a misspelt one would silently do nothing. */
+export function checkOptions(
+  code: ErrorCode,
+  what: string,
+  options: unknown,
+  known: readonly string[],
+): asserts options is object {
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+    throw new LongshoreError(code, `${what} must be an object of options; got ${shown(options)}`)
+  }
+  const unknown = Object.keys(options).find(key => !known.includes(key))
+  if (unknown === undefined) return
+  throw new LongshoreError(
+    code,
+    `${what}: unknown option ${JSON.stringify(unknown)}; options are ${known.join(', ')}`,
+  )
+}
+
+export function checkWhole(
+  code: ErrorCode,
+  what: string,
+  value: unknown,
+  least: number,
+  most: number,
+): number {
+  if (Number.isInteger(value) && (value as number) >= least && (value as number) <= most)
+    return value as number
+  throw new LongshoreError(
+    code,
+    `${what} must be a whole number from ${least} to ${most}; got ${shown(value)}`,
+  )
+}
+
+/** A list with something in it. */
+export function checkList<T>(code: ErrorCode, what: string, value: readonly T[], most: number): readonly T[] {
+  if (Array.isArray(value) && value.length >= 1 && value.length <= most) return value
+  const got = Array.isArray(value) ? `${value.length} items` : shown(value)
+  throw new LongshoreError(code, `${what} must be a list of 1 to ${most} items; got ${got}`)
+}
+
+/** Never throws itself, and never long. */
+function shown(value: unknown): string {
+  try {
+    return String(value).slice(0, 200)
+  } catch {
+    return `something of type ${typeof value}`
+  }
+}
