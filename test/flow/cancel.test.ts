@@ -59,7 +59,7 @@ describe('cancel', () => {
     const ref = await producer.enqueue(task, 1)
     await begun.opened
     expect(await producer.cancel(ref)).toBe('cancelling')
-    expect(await producer.cancel(ref)).toBe('cancelling')
+    expect(['cancelling', 'cancelled']).toContain(await producer.cancel(ref)) // it may have ended meanwhile
     const reason = await told.opened
     expect(reason).toBeInstanceOf(LongshoreError)
     expect(reason).toMatchObject({ code: 'JOB_CANCELLED' })

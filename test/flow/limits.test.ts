@@ -703,8 +703,10 @@ describe('limits that make no sense', () => {
     const worker = await workByHand(database, ['sql'])
     expect([...(await worker.claim(5)), ...(await worker.claim(5))]).toHaveLength(1)
     await expect(enqueue('none', 'k')).rejects.toThrow('has no concurrencyPerKey')
-    await expect(enqueue('sql', '')).rejects.toThrow('concurrencyKey has 1 to 200 characters')
-    await expect(enqueue('sql', 'k'.repeat(201))).rejects.toThrow('concurrencyKey has 1 to 200 characters')
+    await expect(enqueue('sql', '')).rejects.toThrow('concurrencyKey must be a text of 1 to 200 characters')
+    await expect(enqueue('sql', 'k'.repeat(201))).rejects.toThrow(
+      'concurrencyKey must be a text of 1 to 200 characters',
+    )
   })
 
   it('[L8] a key for a task without concurrencyPerKey is refused, and one that is too long', async () => {
