@@ -45,7 +45,8 @@ declare
   v_page_lanes int[];
   v_rows tid[];
   v_is_last boolean;
-  v_depth int;
+  v_depth int := 0;
+  v_look int;
   v_given int;
   v_slots smallint[];
   v_key_slots smallint[];
@@ -124,12 +125,14 @@ begin
     left join room t on t.id = s.limit_id
     left join room k on k.id = s.key_limit;
 
-    v_depth := coalesce(v_depth, 8 + 2 * v_wanted / cardinality(v_lanes));
+    -- As in claim_merged: who has to look again is in a crowd.
+    v_look := case when v_turn = 1 then v_wanted else 4 * v_wanted end;
+    v_depth := greatest(v_depth, 8 + 2 * v_look / cardinality(v_lanes));
     select m.ids, m.rows, m.lanes, m.after_score, m.after_id, m.is_last
     into v_page, v_rows, v_page_lanes, v_after_score, v_after_id, v_is_last
     from longshore.merge_heads(
-      v_lanes, v_rooms, v_cuts, v_wanted, v_depth, v_after_score, v_after_id, v_last_score, v_last_id) m;
-    v_depth := case when cardinality(v_page) < v_wanted then least(v_depth * 2, 10000) else v_depth end;
+      v_lanes, v_rooms, v_cuts, v_look, v_depth, v_after_score, v_after_id, v_last_score, v_last_id) m;
+    v_depth := case when cardinality(v_page) < v_look then least(v_depth * 2, 10000) else v_depth end;
     v_short := '{}';
     v_claimed := 0;
     v_given := 0;
@@ -147,6 +150,8 @@ begin
         -- As in claim_merged.
         select j.ctid from longshore.jobs j
         where j.ctid = any (array(select g.row from given g)) and j.state::text = 'ready' and j.lane = any (v_lanes)
+        order by j.score, j.id
+        limit v_wanted
         for update skip locked
       ), claimed as (
         update longshore.jobs j
@@ -177,7 +182,7 @@ begin
       select distinct x.id
       from unnest(v_lanes, v_limits, v_key_limits, v_rooms) as s(lane, limit_id, key_limit, room)
       cross join lateral (values (s.limit_id), (s.key_limit)) as x(id)
-      where (x.id = any (v_short) and v_claimed = 0) or (x.id = any (v_without_room) and exists (
+      where x.id = any (v_short) or (x.id = any (v_without_room) and exists (
         select from longshore.jobs j where j.lane = s.lane and j.state = 'ready'
       ))
       order by 1
@@ -201,11 +206,11 @@ begin
         ), v_closed);
     end if;
     -- Whatever could be found was found. Where others held some of it, there may be room for what comes behind.
-    exit when v_is_last and not v_has_more_heads and v_claimed = v_given and v_short = '{}';
-    -- What is left of a limit of which half is taken, or which ran out, is for the next call.
-    if v_claimed > 0 and (v_short <> '{}' or exists (
+    exit when v_is_last and not v_has_more_heads and v_claimed = v_given;
+    -- What is left of a limit of which half is taken is for the next call.
+    if v_claimed > 0 and exists (
       select from unnest(v_lanes, v_cuts) as s(lane, is_cut) where s.is_cut and s.lane = any (v_page_lanes)
-    )) then
+    ) then
       v_answer := 'more';
       exit;
     end if;

@@ -15,29 +15,31 @@ as $$
 declare
   -- One call takes at most half of a large limit: two calls under way with half of the slots each are faster than one with
   -- all.
-  v_half int := (
-    select case when k.capacity > 20 then (k.capacity + 1) / 2 else k.capacity end
-    from longshore.limits k where k.id = p_limit_id);
+  v_half int;
+  v_is_full boolean;
   v_need int;
   v_own int := cardinality(p_own);
   v_slots smallint[] := p_own;
-  v_claimed int;
+  v_claimed int := 0;
+  v_said text;
 begin
+  select case when k.capacity > 20 then (k.capacity + 1) / 2 else k.capacity end, k.is_full into v_half, v_is_full
+  from longshore.limits k where k.id = p_limit_id;
   select count(*) into v_need from (
     select from longshore.jobs j where j.lane = p_lane and j.state = 'ready'
     order by j.score, j.id limit least(p_limit, v_half)
   ) head;
-  if v_need > v_own then
+  if v_need > v_own and not v_is_full then
     v_slots := p_own || longshore.take_slots(p_limit_id, v_need - v_own);
   end if;
-  if v_need = 0 or v_slots = '{}' then
-    if v_own > 0 then
-      perform longshore.reopen(longshore.free_slots(array_fill(p_lane, array[v_own]), p_own, array_fill(null::smallint, array[v_own])));
-    elsif v_need > 0 then
-      answer := case longshore.close_limit(p_limit_id) when 'full' then 'full' else 'busy' end;
-      return next;
-    end if;
-    return;
+  if v_is_full then
+    -- It stays so: this call frees nothing that it could use itself.
+    v_said := 'full';
+  elsif cardinality(v_slots) < v_need then
+    v_said := longshore.close_limit(p_limit_id);
+    v_said := case v_said when 'room' then 'busy' else v_said end;
+  elsif v_need = v_half and v_need < p_limit then
+    v_said := 'more';
   end if;
   return query
   with head as materialized (
@@ -65,9 +67,9 @@ begin
       array_fill(p_lane, array[cardinality(v_slots) - v_claimed]), v_slots[v_claimed + 1:],
       array_fill(null::smallint, array[cardinality(v_slots) - v_claimed])));
   end if;
-  if v_claimed > 0 and v_claimed < p_limit and (v_need = v_half or cardinality(v_slots) < v_need) then
+  if v_said is not null then
     id := null;
-    answer := 'more';
+    answer := v_said;
     return next;
   end if;
 end

@@ -12,6 +12,9 @@ create function longshore.settle_and_claim(
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- For everything that is called from here: there is one sensible plan for each statement, and making it anew for each call
+-- cost more than running it.
+set plan_cache_mode = force_generic_plan
 -- Times travel as texts, whatever the server's settings.
 set timezone = 'UTC'
 set datestyle = 'ISO'

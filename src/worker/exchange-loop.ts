@@ -125,7 +125,7 @@ export function createExchangeLoop(options: {
     if (wait === 'dead') return options.onDead()
     if (limit > 0) {
       const isFilled = claimed.length === limit
-      hasBacklog = isFilled || wait === 'more'
+      hasBacklog = wait === 'more' || (isFilled && wait !== 'full')
       if (wait === 'busy') lookSoon()
       else busyLooks = 0
       if (isFilled) batch = Math.min(MOST_CLAIMED, Math.max(batch, settings.claimBatchSize) * 2)

@@ -248,7 +248,7 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
             delayMs: 1000,
           }))
           await settle(worker, jobs.slice(0, some), others)
-          expectBounded(Math.max(BATCH * 2, SLOT_GROUPS))
+          expectBounded(Math.max(BATCH * 3, SLOT_GROUPS))
         }
       }))
   },
