@@ -1,6 +1,9 @@
 -- The hot functions as they would be if there were no limits: what `concurrency-baseline` compares with. Claim reads
 -- no limits and no heads of keys; settle looks for no slots. Everything else is as in migrations/functions/.
-create or replace function longshore.claim(p_worker int, p_limit int) returns table (
+create or replace function longshore.claim(
+  p_worker int, p_limit int,
+  p_held_lanes int[] default null, p_held_slots smallint[] default null, p_held_key_slots smallint[] default null
+) returns table (
   id uuid, answer text, lane int, lease_token bigint, attempts smallint, max_attempts smallint, rescues smallint,
   score bigint, created_at timestamptz, payload jsonb
 )
@@ -56,7 +59,7 @@ $$;
 
 create or replace function longshore.settle(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb
-) returns table (id uuid, answer text, limit_id int)
+) returns table (id uuid, answer text, lane int, slot smallint, key_slot smallint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
