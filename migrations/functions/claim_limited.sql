@@ -28,7 +28,7 @@ declare
   v_last_score bigint := case when p_has_heads then -1 else c_last_score end;
   v_last_id uuid := c_last_id;
   v_head_score bigint;
-  v_most_heads int := 64;
+  v_most_heads int := least(64, greatest(8, p_limit));
   -- Lanes with keys that claims were told of, and whether there may be more of them.
   v_heads int[] := '{}';
   v_head_scores bigint[] := '{}';
