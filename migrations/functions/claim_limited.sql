@@ -33,7 +33,7 @@ declare
   v_heads int[] := '{}';
   v_head_scores bigint[] := '{}';
   v_has_more_heads boolean := false;
-  -- Where jobs may come from: lanes, their limits, and how many each may give.
+  -- Where jobs may come from: lanes, their limits, and how many each may give (null: all it has).
   v_lanes int[];
   v_limits int[];
   v_key_limits int[];
@@ -118,7 +118,8 @@ begin
       group by k.id
     )
     select array_agg(s.lane), array_agg(s.limit_id), array_agg(s.key_limit),
-      array_agg(greatest(0, least(v_wanted, t.room, t.half, k.room, k.half))::int),
+      array_agg(case when t.id is not null or k.id is not null
+        then greatest(0, least(t.room, t.half, k.room, k.half)) end::int),
       array_agg(coalesce(least(t.room, k.room) > least(t.half, k.half), false)), array(select r.id from room r where r.room <= 0 and r.id <> all (v_tried))
     into v_lanes, v_limits, v_key_limits, v_rooms, v_cuts, v_without_room
     from source s

@@ -108,6 +108,26 @@ describe('a claim under a limit', () => {
     expect(claimed.map(job => job.payload)).toEqual([1, 2, 'a', 'b', 3, 4])
   })
 
+  it('[C7] [L4] goes on in exact order behind what an open claim holds, beside a limited task', async () => {
+    const [one, two] = [defineTask({ name: 'one' }), defineTask({ name: 'two' })]
+    const limited = defineTask({ name: 'limited', concurrency: 500 })
+    const producer = deployment.producer({ tasks: [limited] })
+    for (let n = 0; n < 20; n++) {
+      const task = [one, two, limited][n % 3] ?? one
+      await producer.enqueueMany(task, numbers(50), { priority: (n * 7) % 10 })
+    }
+    const order = await database.rows<{ id: string }>('select id from longshore.jobs order by score, id')
+    const [first, second] = [
+      await workByHand(database, ['one', 'two', 'limited']),
+      await workByHand(database, ['one', 'two', 'limited']),
+    ]
+    const tx = await database.connect()
+    await tx.query('begin')
+    expect((await first.claim(300, tx)).map(job => job.id)).toEqual(order.slice(0, 300).map(row => row.id))
+    expect((await second.claim(60)).map(job => job.id)).toEqual(order.slice(300, 360).map(row => row.id))
+    await tx.query('rollback')
+  })
+
   it('[L8] gives a job under both limits both slots or none', async () => {
     const task = defineTask({ name: 'both', concurrency: 2, concurrencyPerKey: 1 })
     const producer = deployment.producer({ tasks: [task] })
