@@ -41,9 +41,11 @@ export async function storeJobs(database: Database, lanes: readonly Lane[], coun
     from generate_series(1, ${count}) n, lane l`)
   if (lanes.some(({ key }) => key)) {
     await database.query(`
-      select longshore.note_head(l.id, (
-        select j.score from longshore.jobs j where j.lane = l.id and j.state = 'ready' order by j.score, j.id limit 1))
-      from longshore.lanes l
+      select longshore.note_head(l.id, best.score, best.id)
+      from longshore.lanes l cross join lateral (
+        select j.score, j.id from longshore.jobs j
+        where j.lane = l.id and j.state = 'ready' order by j.score, j.id limit 1
+      ) best
       where l.concurrency_key <> '' and not exists (select from longshore.lane_heads h where h.lane = l.id)`)
   }
 }

@@ -59,7 +59,7 @@ const pending = (id: string, limited: number, isSettling = false): PlanCase => (
       prepare: `create temp table claimed on commit drop as ${claim} where id is not null`,
       call: `select s.* from (
     select array_agg(c.id order by c.id) as ids, array_agg(c.lease_token order by c.id) as tokens from claimed c
-  ) r, longshore.settle(${worker}, r.ids, r.tokens, null, null) s`,
+  ) r, longshore.settle_and_claim(${worker}, r.ids, r.tokens, null, null, 0) s`,
     }
   },
 })
