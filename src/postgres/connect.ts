@@ -53,6 +53,9 @@ export function connectionConfig(postgres: PostgresConfig): pg.ClientConfig {
 class PooledClient extends pg.Client {
   constructor(config?: pg.ClientConfig) {
     super({ ...config, connectionTimeoutMillis: CONNECT_TIMEOUT_MS })
+    // Between a connect and its first use nobody listens, and an 'error' that nobody hears ends the process. Whoever uses
+    // the connection is told by its statement.
+    this.on('error', () => undefined)
   }
 }
 
