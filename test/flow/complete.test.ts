@@ -4,7 +4,7 @@ import { workByHand } from '../support/by-hand.ts'
 import { startCuttingProxy } from '../support/cutting-proxy.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
-import { counter, gate } from '../support/signals.ts'
+import { counter, eventually, gate } from '../support/signals.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -214,7 +214,11 @@ describe('ctx.complete', () => {
     const { ended } = await run((_, ctx) =>
       ctx.complete(async () => {
         await other.query('begin; select from longshore.slot_groups for update')
-        setTimeout(() => void other.query('commit'), 300)
+        // Let go when the completion waits for it.
+        eventually('it waits', async () => {
+          const waiting = 'select from pg_stat_activity where $1 = any (pg_blocking_pids(pid))'
+          return (await database.rows(waiting, [other.backendPid])).length > 0
+        }).then(() => other.query('commit'))
         return 1
       }),
     )

@@ -4,6 +4,7 @@
  */
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type TestClient, useDatabase } from '../support/database.ts'
+import { explained, type Plan, type PlanNode, startExplaining } from '../support/explain.ts'
 
 const database = useDatabase()
 const ROWS = 100_000
@@ -27,21 +28,6 @@ const TABLES = [
   'finished_jobs',
   'awaited',
 ]
-
-interface PlanNode {
-  'Node Type': string
-  'Relation Name'?: string
-  'Index Name'?: string
-  'Actual Rows': number
-  'Actual Loops': number
-  'Rows Removed by Filter'?: number
-  Plans?: PlanNode[]
-}
-
-interface Plan {
-  'Query Text': string
-  Plan: PlanNode
-}
 
 let client: TestClient
 let plans: Plan[] = []
@@ -123,22 +109,7 @@ beforeAll(async () => {
      where l.concurrency_key <> '' and l.id not in (select h.lane from longshore.lane_heads h)`,
   )
 
-  client.on('notice', notice => {
-    const text = notice.message ?? ''
-    const at = text.indexOf('{')
-    if (text.includes('plan:') && at >= 0) plans.push(JSON.parse(text.slice(at)) as Plan)
-  })
-  await client.query("load 'auto_explain'")
-  for (const setting of [
-    'auto_explain.log_min_duration = 0',
-    'auto_explain.log_nested_statements = on',
-    'auto_explain.log_analyze = on',
-    'auto_explain.log_timing = off',
-    'auto_explain.log_format = json',
-    'client_min_messages = log',
-  ]) {
-    await client.query(`set ${setting}`)
-  }
+  await startExplaining(client, plan => plans.push(plan))
 }, 120_000)
 
 beforeEach(() => {
@@ -160,18 +131,6 @@ function expectBounded(most: number, among: readonly string[] = TABLES): void {
   for (const plan of plans) walk(plan.Plan, plan['Query Text'].replace(/\s+/g, ' '))
   expect(tooMuch).toEqual([])
   expect(plans.length).toBeGreaterThan(0)
-}
-
-/** In a transaction that is rolled back, so that each mode sees the same rows and the same statistics. */
-async function explained(mode: string, run: () => Promise<void>): Promise<void> {
-  await client.query(`set plan_cache_mode = ${mode}`)
-  await client.query('discard plans')
-  await client.query('begin')
-  try {
-    await run()
-  } finally {
-    await client.query('rollback')
-  }
 }
 
 const claim = async (worker: number, limit = BATCH) => {
@@ -198,41 +157,41 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
   'analysed while empty, then 200,000 jobs and 20,000 keys, %s',
   mode => {
     it('a claim from one limited lane reads its head and its slot groups', () =>
-      explained(mode, async () => {
+      explained(client, mode, async () => {
         expect(await claim(oneLane)).toHaveLength(BATCH)
         expectBounded(BATCH)
       }))
 
     it('a claim from five lanes, of which two are limited, reads the head of each', () =>
-      explained(mode, async () => {
+      explained(client, mode, async () => {
         expect(await claim(fiveLanes)).toHaveLength(BATCH)
         expectBounded(BATCH * 5)
       }))
 
-    it('a claim that finds its limit full closes it without reading the backlog', () =>
-      explained(mode, async () => {
+    it('[L7] a claim that finds its limit full closes it without reading the backlog', () =>
+      explained(client, mode, async () => {
         for (let left = 500; left > 0; ) left -= (await claim(oneLane, 500)).length
         expect(await claim(oneLane)).toEqual([])
         expectBounded(BATCH)
       }))
 
     it('a claim from hundreds of keys reads a bounded choice of them', () =>
-      explained(mode, async () => {
+      explained(client, mode, async () => {
         expect((await claim(keyed)).length).toBeGreaterThanOrEqual(BATCH / 2)
         // For each lane the rows that its limit has room for; its limit's two slot groups. A second turn looks at twice as many.
         expectBounded(MOST_HEADS * 2 * 4)
         expect(plans.length).toBeLessThan(MOST_TURNS * MOST_HEADS * 10)
       }))
 
-    it('a claim from keys whose limits are all full closes them', () =>
-      explained(mode, async () => {
+    it('[L7] a claim from keys whose limits are all full closes them', () =>
+      explained(client, mode, async () => {
         for (let call = 0; call < 8; call++) await claim(keyed, 500)
         await claim(keyed)
         expectBounded(500)
       }))
 
     it('settles free slots by their keys, and open what waited for them', () =>
-      explained(mode, async () => {
+      explained(client, mode, async () => {
         for (const worker of [oneLane, keyed]) {
           const jobs = await claim(worker)
           // As if others had found the limits full meanwhile.

@@ -5,21 +5,11 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newJobId } from '../../src/index.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
+import { explained, type PlanNode, startExplaining } from '../support/explain.ts'
 
 const database = useDatabase()
 const ROWS = 100_000
 const BATCH = 200
-
-interface PlanNode {
-  'Node Type': string
-  'Relation Name'?: string
-  'Index Name'?: string
-  'Actual Rows': number
-  'Actual Loops': number
-  'Rows Removed by Filter'?: number
-  'Rows Removed by Index Recheck'?: number
-  Plans?: PlanNode[]
-}
 
 let client: TestClient
 let plans: PlanNode[]
@@ -65,22 +55,7 @@ beforeAll(async () => {
     [lanes[0], ROWS / 10],
   )
 
-  client.on('notice', notice => {
-    const text = notice.message ?? ''
-    const at = text.indexOf('{')
-    if (text.includes('plan:') && at >= 0) plans.push((JSON.parse(text.slice(at)) as { Plan: PlanNode }).Plan)
-  })
-  await client.query("load 'auto_explain'")
-  for (const setting of [
-    'auto_explain.log_min_duration = 0',
-    'auto_explain.log_nested_statements = on',
-    'auto_explain.log_analyze = on',
-    'auto_explain.log_timing = off',
-    'auto_explain.log_format = json',
-    'client_min_messages = log',
-  ]) {
-    await client.query(`set ${setting}`)
-  }
+  await startExplaining(client, plan => plans.push(plan.Plan))
 }, 120_000)
 
 /** Every node that reads the relation, in all plans seen. */
@@ -103,18 +78,6 @@ function expectBounded(most: number): void {
   }
 }
 
-/** In a transaction that is rolled back, so that each mode sees the same rows and the same statistics. */
-async function explained(mode: string, run: () => Promise<void>): Promise<void> {
-  await client.query(`set plan_cache_mode = ${mode}`)
-  await client.query('discard plans')
-  await client.query('begin')
-  try {
-    await run()
-  } finally {
-    await client.query('rollback')
-  }
-}
-
 const call = async (text: string, values: unknown[]) => {
   plans = []
   return (await client.query(text, values)).rows as Record<string, unknown>[]
@@ -123,15 +86,15 @@ const call = async (text: string, values: unknown[]) => {
 describe.each(['force_generic_plan', 'force_custom_plan'])(
   'analysed while empty, then 100,000 rows, %s',
   mode => {
-    it('claim from one lane reads its head through the ready index', () =>
-      explained(mode, async () => {
+    it('[C10] claim from one lane reads its head through the ready index, whatever stands in the lanes of others', () =>
+      explained(client, mode, async () => {
         expect(await call('select * from longshore.claim($1, $2)', [workerId, BATCH])).toHaveLength(BATCH)
         expect(readsOf('jobs').map(node => node['Index Name'])).toContain('jobs_ready')
         expectBounded(BATCH)
       }))
 
     it('claim from several lanes reads the head of each', () =>
-      explained(mode, async () => {
+      explained(client, mode, async () => {
         expect(await call('select * from longshore.claim($1, $2)', [manyLanesWorkerId, BATCH])).toHaveLength(
           BATCH,
         )
@@ -140,7 +103,7 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
       }))
 
     it('settle goes by the primary key', () =>
-      explained(mode, async () => {
+      explained(client, mode, async () => {
         const claimed = await call('select * from longshore.claim($1, $2)', [workerId, BATCH])
         const sorted = claimed.sort((a, b) => (String(a['id']) < String(b['id']) ? -1 : 1))
         const ids = sorted.map(job => job['id'])
@@ -164,7 +127,7 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
       }))
 
     it('settle of failures, retries and releases goes by the primary key', () =>
-      explained(mode, async () => {
+      explained(client, mode, async () => {
         const claimed = await call('select * from longshore.claim($1, 30)', [workerId])
         const others = claimed.map((job, n) => ({
           id: job['id'],
@@ -183,7 +146,7 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
       }))
 
     it('a checked enqueue goes by the primary key', () =>
-      explained(mode, async () => {
+      explained(client, mode, async () => {
         const shape = {
           queue: 'default',
           task: 'task-0',
@@ -210,7 +173,7 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
       }))
 
     it('due jobs are found through their index', () =>
-      explained(mode, async () => {
+      explained(client, mode, async () => {
         expect(await call('select * from longshore.promote_due($1)', [BATCH])).toMatchObject([
           { promoted: 50 },
         ])
