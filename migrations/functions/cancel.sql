@@ -11,6 +11,7 @@ as $$
 #variable_conflict use_column
 declare
   v_job longshore.jobs;
+  v_gone uuid[] := '{}';
 begin
   if cardinality(p_ids) > 10000 then
     raise exception 'longshore: % jobs are too many to cancel at once, at most 10000 are possible', cardinality(p_ids)
@@ -29,10 +30,14 @@ begin
       answer := 'cancelling';
     else
       perform longshore.finish_job(v_job, 'cancelled');
+      if v_job.state = 'ready' then
+        v_gone := v_gone || v_job.id;
+      end if;
       answer := 'cancelled';
     end if;
     return next;
   end loop;
+  perform longshore.note_changes(v_gone) where v_gone <> '{}';
 exception when lock_not_available then
   raise exception 'longshore: somebody holds job % for longer than a second', id
     using errcode = 'lock_not_available', hint = 'An open transaction has changed or cancelled it: try again when that has ended.';

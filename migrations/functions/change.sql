@@ -45,6 +45,7 @@ begin
       v_lane.queue, v_lane.task, v_lane.tag, v_constraint_tag, v_lane.concurrency_key);
   end if;
   update longshore.jobs j set score = v_job.score, lane = v_job.lane, state = v_state where j.id = p_id;
+  perform longshore.note_changes(array[p_id]) where 'ready' in (v_job.state, v_state);
   if v_state = 'ready' then
     perform longshore.offer(v_job.lane, v_job.score, p_id, 1);
   elsif v_state = 'scheduled' and v_run_at_ms < v_now_ms + 300 then

@@ -95,6 +95,13 @@ begin
     from unnest(p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)]))) as s(id, no)
     where v_states[s.no] = 'ready' group by v_lanes[s.no] order by v_lanes[s.no];
   end if;
+  if p_shape_nos is null then
+    perform longshore.note_changes(v_ids, v_lanes[1], v_scores[1]) where v_states[1] = 'ready';
+  else
+    perform longshore.note_changes(array_agg(s.id))
+    from unnest(p_ids, p_shape_nos) as s(id, no)
+    where v_states[s.no] = 'ready' and (not p_checked or s.id = any (v_ids)) having count(*) > 0;
+  end if;
   if exists (select from longshore.workers w where w.listening) then
     if p_shape_nos is null then
       perform longshore.ring(v_lanes[1], cardinality(p_ids)) where v_states[1] = 'ready';

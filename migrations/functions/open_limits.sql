@@ -24,6 +24,7 @@ begin
     update longshore.lane_heads h set closed_by = null where h.closed_by = v_limit;
     v_opened := v_opened || v_limit;
   end loop;
+  perform longshore.note_changes(p_limits => v_opened) where v_opened <> '{}';
   return v_opened;
 end
 $$;

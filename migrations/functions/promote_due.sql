@@ -11,6 +11,7 @@ as $$
 declare
   v_now_ms bigint := floor(extract(epoch from clock_timestamp()) * 1000);
   v_lane record;
+  v_ids uuid[] := '{}';
 begin
   promoted := 0;
   for v_lane in
@@ -25,11 +26,14 @@ begin
       where j.ctid = any (array(select d.ctid from due d))
       returning j.lane, j.score, j.id
     )
-    select m.lane, min(m.score) as score, (array_agg(m.id order by m.score, m.id))[1] as id, count(*) as jobs from moved m group by m.lane order by m.lane
+    select m.lane, min(m.score) as score, array_agg(m.id order by m.score, m.id) as ids
+    from moved m group by m.lane order by m.lane
   loop
-    promoted := promoted + v_lane.jobs;
-    perform longshore.offer(v_lane.lane, v_lane.score, v_lane.id, v_lane.jobs);
+    promoted := promoted + cardinality(v_lane.ids);
+    v_ids := v_ids || v_lane.ids;
+    perform longshore.offer(v_lane.lane, v_lane.score, v_lane.ids[1], cardinality(v_lane.ids));
   end loop;
+  perform longshore.note_changes(v_ids) where v_ids <> '{}';
   select (j.score & 4398046511103) - extract(epoch from clock_timestamp()) * 1000 into next_due_ms
   from longshore.jobs j where j.state = 'scheduled'
   order by (j.score & 4398046511103) limit 1;

@@ -21,6 +21,8 @@ declare
   v_key_slots smallint[];
   v_rescued int[] := '{}';
   v_ended int[] := '{}';
+  v_ready uuid[] := '{}';
+  v_freed int[] := '{}';
 begin
   for v_worker in
     select w.id from longshore.workers w
@@ -71,6 +73,7 @@ begin
     else
       perform longshore.send_back(v_job, null, v_job.error);
       v_rescued := v_rescued || v_job.worker_id;
+      v_ready := v_ready || v_job.id;
     end if;
     if v_job.slot is not null or v_job.key_slot is not null then
       v_lanes := v_lanes || v_job.lane;
@@ -79,8 +82,10 @@ begin
     end if;
   end loop;
   if v_lanes is not null then
-    perform longshore.reopen(longshore.free_slots(v_lanes, v_slots, v_key_slots));
+    v_freed := longshore.free_slots(v_lanes, v_slots, v_key_slots);
+    perform longshore.reopen(v_freed);
   end if;
+  perform longshore.note_changes(v_ready, p_limits => v_freed, p_workers => v_dead);
 
   return query
   with gone as (

@@ -1,7 +1,7 @@
 -- Take a running job, whose row the caller has locked, back from its worker: ready at once and at its old place (p_delay_ms
 -- null), or due again so many milliseconds from now. Attempts, rescues and error are taken from p_job and p_error; freeing
--- its slots is up to the caller.
-create function longshore.send_back(p_job longshore.jobs, p_delay_ms bigint, p_error jsonb) returns void
+-- its slots and noting the change are up to the caller. Returns whether it is ready.
+create function longshore.send_back(p_job longshore.jobs, p_delay_ms bigint, p_error jsonb) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -23,5 +23,6 @@ begin
   elsif p_delay_ms < 300 then
     perform pg_notify('longshore.due', '');
   end if;
+  return v_state = 'ready';
 end
 $$;

@@ -9,12 +9,15 @@ declare
   v_limit longshore.limits;
   v_groups int := (select count(*) from longshore.spread_slots(p_capacity));
   v_per_group int := (select max(s.capacity) from longshore.spread_slots(p_capacity) s);
+  v_lanes int[] := array(
+    select l.id from longshore.lanes l where l.task = p_task and (p_key = '' or l.concurrency_key = p_key));
 begin
   select * into v_limit from longshore.limits k where k.task = p_task and k.key = p_key;
   if p_capacity is null then
     -- What holds slots gives them back as it ends.
     update longshore.limits k set capacity = null where k.id = v_limit.id;
     perform longshore.reopen(array[v_limit.id]);
+    perform longshore.note_changes(p_lanes => v_lanes);
     return;
   end if;
 
@@ -25,8 +28,7 @@ begin
     delete from longshore.slot_groups g where g.limit_id = v_limit.id;
     with running as materialized (
       select j.ctid, row_number() over (order by j.id) - 1 as no from longshore.jobs j
-      where j.state = 'running' and j.lane = any (array(
-        select l.id from longshore.lanes l where l.task = p_task and (p_key = '' or l.concurrency_key = p_key)))
+      where j.state = 'running' and j.lane = any (v_lanes)
     ), holding as (
       select r.ctid, (case when r.no < p_capacity then r.no / v_per_group else r.no % v_groups end)::smallint as number
       from running r
@@ -54,5 +56,10 @@ begin
   end if;
   update longshore.limits k set capacity = p_capacity where k.id = v_limit.id;
   perform longshore.reopen(array[v_limit.id]);
+  if v_limit.capacity is null then
+    perform longshore.note_changes(p_lanes => v_lanes);
+  else
+    perform longshore.note_changes(p_limits => array[v_limit.id]);
+  end if;
 end
 $$;

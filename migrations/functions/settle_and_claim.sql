@@ -2,11 +2,13 @@
 -- claim: ids and numbers joined by commas, payloads (JSON texts) by newlines, which they never hold. A row per job would
 -- cost both sides more than the job's own work. A payload of more than 64 KiB travels as nothing and is read apart, so
 -- that the row stays below what one text can hold, whatever the payloads. `alone` names the jobs that were rescued twice
--- or more: each of them is to run alone in its process. `wait` is claim's answer where it has one.
+-- or more: each of them is to run alone in its process. `wait` is claim's answer where it has one. p_these and p_lanes: the
+-- jobs that Redis named, and where; `refused` lists those that are ready all the same: id, answer, lane, score and token.
 create function longshore.settle_and_claim(
-  p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb, p_limit int
+  p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb, p_limit int,
+  p_these uuid[] default null, p_lanes int[] default null
 ) returns table (
-  busy text, lost text, wait text, alone text, lease_token bigint, ids text, lanes text, attempts text,
+  busy text, lost text, wait text, refused text, alone text, lease_token bigint, ids text, lanes text, attempts text,
   max_attempts text, scores text, created_at text, payloads text
 )
 language plpgsql volatile
@@ -30,7 +32,18 @@ begin
     array_agg(s.key_slot) filter (where s.answer = 'held')
   into busy, lost, v_lanes, v_slots, v_key_slots
   from longshore.settle(p_worker, p_ids, p_tokens, p_results, p_others) s;
-  if p_limit > 0 then
+  if p_these is not null then
+    select max(c.lease_token) filter (where c.answer = 'claimed'), string_agg(c.id::text, ',') filter (where c.answer = 'claimed'),
+      string_agg(c.lane::text, ',') filter (where c.answer = 'claimed'), string_agg(c.attempts::text, ','),
+      string_agg(c.max_attempts::text, ','), string_agg(c.score::text, ',') filter (where c.answer = 'claimed'),
+      string_agg(c.created_at::text, ','), string_agg(case when octet_length(p.text) > 65536 then '' else p.text end, E'\n'),
+      string_agg(c.id::text, ',') filter (where c.rescues >= 2), max(c.answer) filter (where c.id is null),
+      string_agg(concat_ws(' ', c.id, c.answer, c.lane, c.score, c.lease_token), ',')
+        filter (where c.answer <> 'claimed' and c.id is not null)
+    into lease_token, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone, wait, refused
+    from longshore.claim_these(p_worker, p_these, p_lanes, v_lanes, v_slots, v_key_slots) c
+    cross join lateral (select c.payload::text as text offset 0) p;
+  elsif p_limit > 0 then
     select max(c.lease_token), string_agg(c.id::text, ','), string_agg(c.lane::text, ','),
       string_agg(c.attempts::text, ','), string_agg(c.max_attempts::text, ','), string_agg(c.score::text, ','),
       string_agg(c.created_at::text, ','), string_agg(case when octet_length(p.text) > 65536 then '' else p.text end, E'\n'),

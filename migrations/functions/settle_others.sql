@@ -9,6 +9,7 @@ as $$
 declare
   v_given record;
   v_job longshore.jobs;
+  v_ready uuid[] := '{}';
 begin
   for v_given in
     select o.* from jsonb_to_recordset(p_others) as o(id uuid, token bigint, outcome text, error jsonb, "delayMs" bigint)
@@ -34,10 +35,13 @@ begin
     elsif v_given.outcome = 'failed' or (v_given.outcome = 'retry' and v_job.attempts >= v_job.max_attempts) then
       perform longshore.finish_job(v_job, 'failed', null, v_given.error);
     elsif v_given.outcome = 'retry' then
-      perform longshore.send_back(v_job, least(greatest(v_given."delayMs", 0), 315360000000), v_given.error);
+      if longshore.send_back(v_job, least(greatest(v_given."delayMs", 0), 315360000000), v_given.error) then
+        v_ready := v_ready || v_job.id;
+      end if;
     elsif v_given.outcome = 'released' then
       v_job.attempts := v_job.attempts - 1;
       perform longshore.send_back(v_job, null, v_job.error);
+      v_ready := v_ready || v_job.id;
     else
       raise exception 'longshore: unknown outcome "%"', v_given.outcome using errcode = 'invalid_parameter_value';
     end if;
@@ -45,5 +49,6 @@ begin
       return query select null::uuid, 'held'::text, v_job.lane, v_job.slot, v_job.key_slot;
     end if;
   end loop;
+  perform longshore.note_changes(v_ready) where v_ready <> '{}';
 end
 $$;

@@ -12,6 +12,10 @@ begin
   end if;
   delete from longshore.workers w
   where w.id = p_worker and not exists (select from longshore.jobs j where j.worker_id = p_worker);
-  return found;
+  if not found then
+    return false;
+  end if;
+  perform longshore.note_changes(p_workers => array[p_worker]);
+  return true;
 end
 $$;

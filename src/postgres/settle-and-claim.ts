@@ -52,7 +52,7 @@ export async function settleAndClaim(
 ): Promise<Exchange> {
   const [row] = await db.queryTexts(inSchema(schema, CALL), [workerId, ...settleArguments(outcomes), limit])
   if (!row) throw new Error('settle_and_claim answered nothing')
-  const [busy, lost, wait, alone, ...claim] = row
+  const [busy, lost, wait, , alone, ...claim] = row
   return {
     claimed: toClaimedJobs(claim as string[], alone?.split(',') ?? NOBODY),
     busy: new Set(busy?.split(',')),

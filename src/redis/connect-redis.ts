@@ -1,6 +1,7 @@
 /** Owns the way to a Redis server: connect once, ask what it is, and refuse what longshore does not support. */
 import { Redis, type RedisOptions } from 'ioredis'
 import { LongshoreError } from '../job/errors.ts'
+import { withoutPassword } from './redis-config.ts'
 
 export type RedisClient = Redis
 
@@ -58,8 +59,4 @@ export function whyUnsupported({ product, version }: RedisServer): string | unde
   const isSupported = hasMajor > major || (hasMajor === major && hasMinor >= minor)
   if (isSupported) return undefined
   return `${product} ${version} is not supported: longshore needs Redis ${OLDEST.Redis.join('.')} or newer, or Valkey ${OLDEST.Valkey.join('.')} or newer`
-}
-
-function withoutPassword(url: string): string {
-  return url.replace(/\/\/[^@/]*@/, '//')
 }

@@ -45,7 +45,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
         onError: error => logger.warn({ err: error }, 'the listening connection broke; reconnecting'),
       })
       const holder = `relay ${hostname()}:${process.pid}:${Date.now().toString(36)}`
-      upkeep = startUpkeep({ db: listener, pool, schema, holder, logger })
+      upkeep = startUpkeep({ db: listener, pool, schema, holder, rank: 'relay', logger })
       const running = upkeep
       return async () => {
         await running.stop()

@@ -8,13 +8,15 @@ import type { Pool } from '../postgres/connect.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { keepHistory } from './keep-history.ts'
-import { lead, resign } from './lead.ts'
+import { type LeaderRank, lead, resign } from './lead.ts'
 import { createDueJobs } from './promote-due-jobs.ts'
 import { rescueJobs } from './rescue-jobs.ts'
 
 export interface Upkeep {
   /** A job was scheduled that is due before the next regular look. */
   onDue(): void
+  /** Somebody else is known to do it: ask for nothing until told otherwise. */
+  rest(isToRest: boolean): void
   stop(): Promise<void>
 }
 
@@ -33,6 +35,9 @@ export function startUpkeep(options: {
   schema: string
   /** Who leads, unique per process start. */
   holder: string
+  rank: LeaderRank
+  /** Told with each renewal: the epoch, or null while others lead or Postgres is away. */
+  onTerm?: (epoch: string | null) => void
   logger: Logger
 }): Upkeep {
   const { db, pool, schema, holder, logger } = options
@@ -40,6 +45,7 @@ export function startUpkeep(options: {
   let isLeader = false
   let leadingSince = 0
   let isStopped = false
+  let isResting = false
   let renewing: Promise<void> = Promise.resolve()
   let historyAt = 0
 
@@ -50,12 +56,13 @@ export function startUpkeep(options: {
   }
 
   const renew = async () => {
-    const epoch = await lead(db, schema, holder, LEASE_MS)
-    if (isStopped) return
+    const epoch = await lead(db, schema, holder, LEASE_MS, options.rank)
+    if (isStopped || isResting) return
     if (isLeader !== (epoch !== null))
       logger.info({ epoch }, epoch === null ? 'upkeep: others lead' : 'upkeep: leads')
     if (!isLeader) leadingSince = performance.now()
     isLeader = epoch !== null
+    options.onTerm?.(epoch)
     if (!isLeader) return dueJobs.stop()
     dueJobs.start()
     await rescueJobs(db, schema, performance.now() - leadingSince, logger)
@@ -73,28 +80,42 @@ export function startUpkeep(options: {
   }
 
   const turn = () => {
+    if (isResting) return
     renewing = renew().catch(error => {
       isLeader = false
       dueJobs.stop()
+      options.onTerm?.(null)
       report(error)
     })
   }
   turn()
   const timer = setInterval(() => renewing.then(() => isStopped || turn()), RENEW_MS)
 
+  const giveUp = async () => {
+    dueJobs.stop()
+    await renewing
+    if (!isLeader) return
+    isLeader = false
+    await resign(db, schema, holder).catch(error =>
+      logger.info({ err: error }, 'could not give the lease back'),
+    )
+  }
+
   return {
     onDue() {
       if (isLeader) dueJobs.lookNow()
     },
+    rest(isToRest) {
+      if (isResting === isToRest) return
+      isResting = isToRest
+      if (isResting) giveUp()
+      else if (!isStopped) renewing = renewing.then(turn)
+    },
     async stop() {
       isStopped = true
       clearInterval(timer)
-      dueJobs.stop()
-      const resigned = renewing
-        .then(() => resign(db, schema, holder))
-        .catch(error => logger.info({ err: error }, 'could not give the lease back'))
       // Without an answer the lease runs out by itself.
-      await Promise.race([resigned, pause(RESIGN_MS, undefined, { ref: false })])
+      await Promise.race([giveUp(), pause(RESIGN_MS, undefined, { ref: false })])
     },
   }
 }

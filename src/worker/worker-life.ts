@@ -26,10 +26,10 @@ import { channelName } from '../postgres/schema-name.ts'
 import { type ClaimedJob, readPayload, settleAndClaim } from '../postgres/settle-and-claim.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
+import { createWakeUp } from '../runtime/wake-up.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
 import { Run, type RunSettings } from './run-job.ts'
-import { createWakeUp } from './wake-up.ts'
 
 export interface WorkerLife {
   readonly workerId: number
@@ -371,7 +371,14 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     await unregister()
     throw error
   }
-  upkeep = startUpkeep({ db: listener, pool, schema, holder: `worker ${workerId}`, logger })
+  upkeep = startUpkeep({
+    db: listener,
+    pool,
+    schema,
+    holder: `worker ${workerId}`,
+    rank: 'worker',
+    logger,
+  })
   loop.look()
 
   const allReported = (ms: number) =>

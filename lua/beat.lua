@@ -1,0 +1,39 @@
+#!lua flags=allow-oom
+--- beat: the relay leads and this content is what it knows: tell the workers so. Also looks for what was lost: jobs that wait
+--- beside idle workers (a bell got lost), jobs that were taken and never claimed, limits without a free slot.
+--- @key root
+--- @arg epoch
+--- @arg generation
+--- @arg seq          the last step
+--- @arg queue        its name, for those who listen
+--- @arg overdueMs    after which a job that was taken is looked after
+--- @returns          {code, overdue ids, limits without a slot, their turns, lanes to read on in, jobs in lanes, taken, bells}
+if generation and tonumber(arg.epoch) < tonumber(state[2]) then return { 'FENCED' } end
+if not generation or generation ~= arg.generation or tonumber(state[3]) ~= tonumber(arg.seq) then return { 'LOST' } end
+redis.call('PUBLISH', deployment .. ':beat', generation .. ' ' .. arg.queue)
+local overdue = {}
+local taken = redis.call('HGETALL', prefix .. 'taken')
+for at = 1, #taken, 2 do
+  local since = string.match(taken[at + 1], '^%S+ %S+ %S+ (%S+)')
+  if #overdue < 1000 and tonumber(now_ms) - tonumber(since) > tonumber(arg.overdueMs) then overdue[#overdue + 1] = taken[at] end
+end
+local full, turns = {}, {}
+local slots = redis.call('HGETALL', prefix .. 'slots')
+for at = 1, #slots, 2 do
+  if #full < 1000 and tonumber(slots[at + 1]) <= 0 then
+    full[#full + 1] = slots[at]
+    turns[#turns + 1] = redis.call('HGET', prefix .. 'turns', slots[at]) or '0'
+  end
+end
+if redis.call('EXISTS', prefix .. 'idle') == 1 then
+  local kinds = redis.call('HGETALL', prefix .. 'kinds')
+  for at = 1, #kinds, 2 do
+    local kind = cjson.decode(kinds[at + 1])
+    local number = kinds[at]
+    if kind.isPlain and redis.call('EXISTS', prefix .. 'lane:' .. number) == 1 then ring(number) end
+    local head = kind.hasLimits and redis.call('ZRANGE', prefix .. 'heads:' .. number, 0, 0)[1]
+    local lane = head and lane_of(head)
+    if lane and free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 then ring(number) end
+  end
+end
+return { 'OK', overdue, full, turns, redis.call('SMEMBERS', prefix .. 'low'), redis.call('HLEN', prefix .. 'jobs'), #taken / 2, bells }

@@ -1,0 +1,15 @@
+#!lua
+--- begin_generation: forget everything that Redis holds of this queue and begin anew: no lane is read in. A step of the relay.
+--- @key root
+--- @arg epoch
+--- @arg generation   a new one
+--- @arg width        to how many workers a job is copied; 0: to all
+--- @arg strategy     which ones: least-queue | round-robin | random
+--- @arg depth        of a worker's queue
+--- @arg window       of a lane
+--- @returns          {code, epoch that refused it, or the generation before}
+if generation and tonumber(arg.epoch) < tonumber(state[2]) then return { 'FENCED', state[2] } end
+redis.call('DEL', root)
+redis.call('HSET', root, 'generation', arg.generation, 'epoch', arg.epoch, 'seq', '0', 'width', arg.width,
+  'strategy', arg.strategy, 'depth', arg.depth, 'window', arg.window)
+return { 'OK', generation ~= arg.generation and generation or '' }

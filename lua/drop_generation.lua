@@ -1,0 +1,27 @@
+#!lua flags=allow-oom
+--- drop_generation: remove what an earlier generation left behind, a piece at a time.
+--- @key root
+--- @arg generation   not the present one
+--- @arg most         lanes and workers in one call
+--- @returns          {code, left 0 | 1}
+if generation == arg.generation then return { 'OK', 0 } end
+local old = root .. ':' .. arg.generation .. ':'
+local left = tonumber(arg.most)
+local function drop(index, names)
+  for _, number in ipairs(index) do
+    for _, name in ipairs(names) do redis.call('UNLINK', old .. name .. number) end
+    left = left - 1
+  end
+end
+local lanes_left = redis.call('SPOP', old .. 'lanes', left)
+drop(lanes_left, { 'lane:', 'lane-facts:', 'heads:', 'workers-of:' })
+if #lanes_left == 0 then
+  drop(redis.call('HKEYS', old .. 'workers'), { 'queue:', 'worker:' })
+  drop(redis.call('HKEYS', old .. 'slots'), { 'under:' })
+  drop(redis.call('HKEYS', old .. 'kinds'), { 'heads:', 'workers-of:' })
+  for _, name in ipairs({ 'jobs', 'held', 'taken', 'slots', 'turns', 'low', 'idle', 'workers', 'kinds', 'lanes' }) do
+    redis.call('UNLINK', old .. name)
+  end
+  return { 'OK', 0 }
+end
+return { 'OK', 1 }

@@ -1,0 +1,14 @@
+#!lua
+--- hint: somebody who is not the relay tells of jobs that its own commit made ready. Adds what is absent; may be lost.
+--- @key root
+--- @items           id, lane, score, token
+--- @returns         {code, bells, placed}
+if not generation then return { 'LOST', 0, 0 } end
+local placed = 0
+for at = items, #ARGV, 4 do
+  local lane = lane_of(ARGV[at + 1])
+  -- The relay has yet to read this lane in, and will.
+  if lane and place(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], 'hint') == 'placed' then placed = placed + 1 end
+end
+finish()
+return { 'OK', bells, placed }

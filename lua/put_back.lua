@@ -1,0 +1,27 @@
+#!lua
+--- put_back: jobs that a worker took and Postgres did not hand over go home, with the place that Postgres told. A job that was
+--- refused because its limit is full keeps the slot that Redis gave it: Redis had counted one too many.
+--- @key root
+--- @arg generation
+--- @arg worker
+--- @items           id, answer, lane, score, token
+--- @returns         {code, bells}
+if not generation or generation ~= arg.generation then return { 'LOST', 0 } end
+for at = items, #ARGV, 5 do
+  local id = ARGV[at]
+  local record = redis.call('HGET', prefix .. 'taken', id)
+  local taker, number = string.match(record or '', '^(%S+) (%S+)')
+  -- If it is not there, the relay or somebody else knows better.
+  if taker == arg.worker then
+    redis.call('HDEL', prefix .. 'taken', id)
+    local lane = lane_of(number)
+    if lane and ARGV[at + 1] ~= 'full' then
+      add_slots(lane.limit, 1)
+      add_slots(lane.key_limit, 1)
+      touched[number] = true
+    end
+    place(id, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], 'hint')
+  end
+end
+finish()
+return { 'OK', bells }

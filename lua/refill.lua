@@ -1,0 +1,51 @@
+#!lua
+--- refill: read on in a lane: the next ready jobs from Postgres, behind the lane's bound, and the new bound. Makes the lane known
+--- where it is not. A step of the relay.
+--- @key root
+--- @use kinds
+--- @arg epoch
+--- @arg generation
+--- @arg seq
+--- @arg lane
+--- @arg kind         number of the lane without a key
+--- @arg facts        JSON: {task, tag, constraintTag, isPlain, hasLimits} of the kind
+--- @arg limit        number of its task's limit, or nothing
+--- @arg free         slots of it that are free
+--- @arg keyLimit     number of its key's limit, or nothing
+--- @arg keyFree      slots of it that are free
+--- @arg afterScore   the bound behind which was read
+--- @arg afterId
+--- @arg boundScore   the bound from now on, or nothing: all has been read
+--- @arg boundId
+--- @items            id, score, token
+--- @returns          {code, bells, bound score, bound id}; code also MOVED: the bound is another one by now, read again from there
+local refused = fence(arg.epoch, arg.generation, arg.seq)
+if refused then return { refused, 0, '', '' } end
+redis.call('SREM', prefix .. 'low', arg.lane)
+local lane = lane_of(arg.lane)
+if not lane then
+  add_kind(arg.kind, cjson.decode(arg.facts))
+  local key = prefix .. 'lane-facts:' .. arg.lane
+  redis.call('HSET', key, 'kind', arg.kind, 'bound-score', '-1', 'bound-id', '')
+  redis.call('SADD', prefix .. 'lanes', arg.lane)
+  for _, limit in ipairs({ { 'limit', arg.limit, arg.free, arg.kind }, { 'key-limit', arg.keyLimit, arg.keyFree, arg.lane } }) do
+    if limit[2] ~= '' then
+      redis.call('HSET', key, limit[1], limit[2])
+      redis.call('SADD', prefix .. 'under:' .. limit[2], limit[4])
+      redis.call('HSETNX', prefix .. 'slots', limit[2], limit[3])
+    end
+  end
+  lanes[arg.lane] = nil
+  lane = lane_of(arg.lane)
+end
+if lane.bound_score ~= arg.afterScore or lane.bound_id ~= arg.afterId then
+  -- A hint pushed the tail out meanwhile, or there is nothing left to read.
+  touched[arg.lane] = true
+  finish()
+  return { 'MOVED', bells, lane.bound_score or '', lane.bound_id or '' }
+end
+set_lane_bound(lane, arg.boundScore ~= '' and arg.boundScore or nil, arg.boundId)
+for at = items, #ARGV, 3 do place(ARGV[at], arg.lane, ARGV[at + 1], ARGV[at + 2], 'relay') end
+touched[arg.lane] = true
+finish()
+return { 'OK', bells, lane.bound_score or '', lane.bound_id or '' }

@@ -1,0 +1,26 @@
+#!lua
+--- register: a worker takes part from now on, or has other tags or properties than before. Its queue begins empty; if its lanes
+--- hold jobs, its first take finds them there.
+--- @key root
+--- @use kinds
+--- @arg generation
+--- @arg worker
+--- @arg facts       JSON: {tasks, tags, constraintTags}
+--- @returns         {code}
+if not generation or generation ~= arg.generation then return { 'LOST' } end
+local alone = disconnect(arg.worker)
+redis.call('HSET', prefix .. 'workers', arg.worker, arg.facts)
+local facts = cjson.decode(arg.facts)
+local kinds = redis.call('HGETALL', prefix .. 'kinds')
+local has_jobs = false
+for at = 1, #kinds, 2 do
+  local kind = cjson.decode(kinds[at + 1])
+  if matches(facts, kind) then
+    connect(arg.worker, kinds[at], kind)
+    if kind.isPlain and redis.call('EXISTS', prefix .. 'lane:' .. kinds[at]) == 1 then has_jobs = true end
+  end
+end
+eligible, workers = {}, {}
+if has_jobs then set_worker_bound(worker_of(arg.worker), '-1', '') end
+offer_again(alone)
+return { 'OK' }

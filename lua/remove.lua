@@ -1,0 +1,17 @@
+#!lua flags=allow-oom
+--- remove: jobs are not ready any more. A step of the relay. Touches only the queues that hold a copy.
+--- @key root
+--- @arg epoch
+--- @arg generation
+--- @arg seq
+--- @items           id
+--- @returns         {code, removed}
+local refused = fence(arg.epoch, arg.generation, arg.seq)
+if refused then return { refused, 0 } end
+local removed = 0
+for at = items, #ARGV do
+  redis.call('HDEL', prefix .. 'taken', ARGV[at])
+  if remove(ARGV[at]) then removed = removed + 1 end
+end
+finish()
+return { 'OK', removed }

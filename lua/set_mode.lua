@@ -1,0 +1,23 @@
+#!lua
+--- set_mode: copies go to other workers from now on. Queues are emptied: they fill by the new rule. A step of the relay.
+--- @key root
+--- @use kinds
+--- @arg epoch
+--- @arg generation
+--- @arg seq
+--- @arg width
+--- @arg strategy
+--- @returns          {code, changed 0 | 1}
+local refused = fence(arg.epoch, arg.generation, arg.seq)
+if refused then return { refused, 0 } end
+if state[4] == arg.width and strategy == arg.strategy then return { 'OK', 0 } end
+redis.call('HSET', root, 'width', arg.width, 'strategy', arg.strategy)
+width, strategy = tonumber(arg.width), arg.strategy
+-- At most the depth of every worker's queue.
+for _, worker in ipairs(redis.call('HKEYS', prefix .. 'workers')) do
+  local me = worker_of(worker)
+  redis.call('DEL', me.queue)
+  set_worker_bound(me, '-1', '')
+end
+redis.call('DEL', prefix .. 'held')
+return { 'OK', 1 }

@@ -1,0 +1,28 @@
+#!lua
+--- set_slots: how many slots of a limit are free, as Postgres counts them, less those that were taken and are not claimed yet. A
+--- step of the relay.
+--- @key root
+--- @arg epoch
+--- @arg generation
+--- @arg seq
+--- @arg limit
+--- @arg free
+--- @arg turn         of the count before Postgres was asked: another one by now, and nothing is done. Nothing: whatever it is
+--- @returns          {code, bells}; code also CHANGED
+local refused = fence(arg.epoch, arg.generation, arg.seq)
+if refused then return { refused, 0 } end
+if redis.call('HEXISTS', prefix .. 'slots', arg.limit) == 0 then return { 'OK', 0 } end
+if arg.turn ~= '' and (redis.call('HGET', prefix .. 'turns', arg.limit) or '0') ~= arg.turn then return { 'CHANGED', 0 } end
+local free = tonumber(arg.free)
+for _, record in ipairs(redis.call('HVALS', prefix .. 'taken')) do
+  local lane = lane_of(string.match(record, '^%S+ (%S+)'))
+  if lane and (lane.limit == arg.limit or lane.key_limit == arg.limit) then free = free - 1 end
+end
+add_slots(arg.limit, free - free_of(arg.limit))
+if free > 0 then
+  open(arg.limit)
+else
+  for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'under:' .. arg.limit)) do touched[number] = true end
+end
+finish()
+return { 'OK', bells }

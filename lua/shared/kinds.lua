@@ -1,0 +1,67 @@
+-- Who may serve what: every kind of lane against every registered worker, whichever comes first.
+
+local function matches(worker, kind)
+  local function has(list, wanted)
+    for _, item in ipairs(list) do
+      if item == wanted then return true end
+    end
+    return false
+  end
+  return has(worker.tasks, kind.task) and has(worker.tags, kind.tag) and has(worker.constraintTags, kind.constraintTag)
+end
+
+local function with_item(text, item)
+  return text and text ~= '' and text .. ',' .. item or item
+end
+
+--- The worker serves this kind from now on.
+local function connect(worker, number, kind)
+  redis.call('SADD', prefix .. 'workers-of:' .. number, worker)
+  local key = prefix .. 'worker:' .. worker
+  if kind.isPlain then redis.call('HSET', key, 'plain', with_item(redis.call('HGET', key, 'plain'), number)) end
+  if kind.hasLimits then redis.call('HSET', key, 'limited', with_item(redis.call('HGET', key, 'limited'), number)) end
+end
+
+local function add_kind(number, kind)
+  if redis.call('HSETNX', prefix .. 'kinds', number, cjson.encode(kind)) == 0 then return end
+  local registered = redis.call('HGETALL', prefix .. 'workers')
+  for at = 1, #registered, 2 do
+    if matches(cjson.decode(registered[at + 1]), kind) then connect(registered[at], number, kind) end
+  end
+  eligible[number] = nil
+  workers = {}
+end
+
+--- The worker's queue is emptied, and it serves nothing any more. Returns the jobs of which it held the last copy.
+local function disconnect(worker)
+  local queue = prefix .. 'queue:' .. worker
+  local alone = {}
+  for _, id in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+    if drop_holder(id, worker) == 0 then alone[#alone + 1] = id end
+  end
+  local known = redis.call('HMGET', prefix .. 'worker:' .. worker, 'plain', 'limited')
+  for _, kinds in ipairs({ known[1] or '', known[2] or '' }) do
+    each(kinds, function(number)
+      redis.call('SREM', prefix .. 'workers-of:' .. number, worker)
+      eligible[number] = nil
+    end)
+  end
+  redis.call('DEL', queue, prefix .. 'worker:' .. worker)
+  redis.call('HDEL', prefix .. 'workers', worker)
+  redis.call('ZREM', prefix .. 'idle', worker)
+  workers[worker] = nil
+  idle = nil
+  return alone
+end
+
+--- These jobs lost their last copy: others get one, or they wait in their lane.
+local function offer_again(ids)
+  for _, id in ipairs(ids) do
+    local number, score = string.match(redis.call('HGET', prefix .. 'jobs', id) or '', '^(%S+) (%S+)')
+    local lane = number and lane_of(number)
+    if lane then
+      copy(id, lane.kind, score)
+      ring(lane.kind)
+    end
+  end
+end

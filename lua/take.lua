@@ -1,0 +1,238 @@
+#!lua flags=allow-oom
+--- take: the best jobs that a worker may run, out of its lane and of every queue, in one step. First come the worker's own
+--- queue, which holds copies in order up to its bound, then its lanes; lanes under limits are merged in by their heads, as far
+--- as slots are free. The worker says what became of earlier ones, which slots its runs have freed, and how many it runs.
+--- A worker that gets less than it wants is idle from here on, and is rung when there is something for it.
+--- @key root
+--- @arg generation  in which it registered
+--- @arg worker
+--- @arg limit       how many at most
+--- @arg running     how many it runs
+--- @arg freed       lane, count, lane, count, …: ended runs of lanes under limits, and jobs it took in vain
+--- @items           ids that it took earlier and claimed, or found gone
+--- @returns         {code, ids, lanes}; code OK | LOST (another generation) | UNKNOWN (it is not registered)
+if not generation or generation ~= arg.generation then return { 'LOST' } end
+if redis.call('HEXISTS', prefix .. 'workers', arg.worker) == 0 then return { 'UNKNOWN' } end
+local limit = tonumber(arg.limit)
+local me = worker_of(arg.worker)
+if tonumber(arg.running) ~= me.running then
+  me.running = tonumber(arg.running)
+  redis.call('HSET', prefix .. 'worker:' .. me.id, 'running', arg.running)
+end
+
+if items <= #ARGV then
+  local acknowledged = {}
+  for first = items, #ARGV, 1000 do
+    local last = math.min(first + 999, #ARGV)
+    local records = redis.call('HMGET', prefix .. 'taken', unpack(ARGV, first, last))
+    for at = first, last do
+      local record = records[at - first + 1]
+      -- Not if somebody else has taken it since.
+      if record and string.match(record, '^(%S+)') == me.id then acknowledged[#acknowledged + 1] = ARGV[at] end
+    end
+  end
+  bulk('HDEL', prefix .. 'taken', acknowledged)
+end
+
+local opened = {}
+do
+  local number
+  each(arg.freed, function(item)
+    if not number then
+      number = item
+      return
+    end
+    local lane = lane_of(number)
+    if lane then
+      for _, which in ipairs({ lane.limit or lane.key_limit, lane.limit and lane.key_limit }) do
+        if free_of(which) <= 0 then opened[which] = true end
+        add_slots(which, tonumber(item))
+        if which == lane.key_limit then touched[number] = true end
+      end
+    end
+    number = nil
+  end)
+  -- Before this worker looks itself.
+  for number in pairs(touched) do
+    local lane = lane_of(number)
+    local head = redis.call('ZRANGE', lane.home, 0, 0, 'WITHSCORES')
+    if head[1] and free_of(lane.key_limit) > 0 then
+      redis.call('ZADD', prefix .. 'heads:' .. lane.kind, head[2], number)
+    end
+  end
+end
+
+-- A heap of cursors, each at its best job.
+local heap = {}
+local function better(a, b) return before(a.score, a.id, b.score, b.id) end
+local function sift_down()
+  local at = 1
+  while true do
+    local best, left = at, 2 * at
+    if heap[left] and better(heap[left], heap[best]) then best = left end
+    if heap[left + 1] and better(heap[left + 1], heap[best]) then best = left + 1 end
+    if best == at then return end
+    heap[at], heap[best] = heap[best], heap[at]
+    at = best
+  end
+end
+local function push(cursor)
+  local at = #heap + 1
+  heap[at] = cursor
+  while at > 1 do
+    local parent = math.floor(at / 2)
+    if not better(heap[at], heap[parent]) then return end
+    heap[at], heap[parent] = heap[parent], heap[at]
+    at = parent
+  end
+end
+local function pop()
+  local top = heap[1]
+  heap[1] = heap[#heap]
+  heap[#heap] = nil
+  sift_down()
+  return top
+end
+--- Move on to the next job; false at the end.
+local function advance(cursor)
+  cursor.at = cursor.at + 2
+  if not cursor.page[cursor.at] then
+    if cursor.is_last then return false end
+    cursor.page = redis.call('ZRANGE', cursor.key, cursor.read, cursor.read + cursor.size - 1, 'WITHSCORES')
+    cursor.read = cursor.read + cursor.size
+    cursor.is_last = #cursor.page < 2 * cursor.size
+    cursor.at = 1
+    if not cursor.page[1] then return false end
+  end
+  cursor.id, cursor.score = cursor.page[cursor.at], cursor.page[cursor.at + 1]
+  return true
+end
+local function begin(key, lane, size)
+  local cursor = { key = key, lane = lane, size = size, read = 0, page = {}, at = -1, is_last = false }
+  if not advance(cursor) then return false end
+  push(cursor)
+  return true
+end
+
+local picked, is_picked = {}, {}
+local skipped = {}
+local is_queue_done, has_walked = false, false
+local used = {}
+
+local function pick(id)
+  picked[#picked + 1] = id
+  is_picked[id] = true
+end
+
+if limit > 0 then
+  is_queue_done = not begin(me.queue, nil, limit)
+  each(me.limited, function(kind)
+    local heads = redis.call('ZRANGE', prefix .. 'heads:' .. kind, 0, limit - 1)
+    for _, number in ipairs(heads) do
+      local lane = lane_of(number)
+      if lane and free_of(lane.limit) > 0 then
+        begin(lane.home, lane, math.max(4, math.ceil(limit / #heads)))
+      end
+    end
+  end)
+end
+
+while #picked < limit do
+  -- The queue is used up. Where it was not complete, the lanes have the rest; where copies go to some workers only, they
+  -- also have what others hold.
+  if is_queue_done and not has_walked and (me.bound_score or width > 0) then
+    has_walked = true
+    local kinds = 0
+    each(me.plain, function() kinds = kinds + 1 end)
+    each(me.plain, function(kind)
+      local lane = lane_of(kind)
+      if lane then begin(lane.home, lane, math.max(4, math.ceil(1.5 * limit / kinds))) end
+    end)
+  end
+  local cursor = heap[1]
+  if not cursor then break end
+  pop()
+  local id, lane = cursor.id, cursor.lane
+  local goes_on = true
+  if not lane then
+    pick(id)
+  elseif is_limited(lane) then
+    if free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 then
+      pick(id)
+      for _, which in ipairs({ lane.limit or lane.key_limit, lane.limit and lane.key_limit }) do
+        free_slots[which] = free_of(which) - 1
+        used[which] = true
+      end
+    else
+      goes_on = false
+      touched[lane.number] = true
+    end
+  elseif not is_picked[id] then
+    if width > 0 and #skipped < 1000 and redis.call('HEXISTS', prefix .. 'held', id) == 1 then
+      skipped[#skipped + 1] = id
+    else
+      pick(id)
+    end
+  end
+  if goes_on and advance(cursor) then
+    push(cursor)
+  elseif not lane then
+    is_queue_done = true
+  end
+end
+-- Rather what others hold than nothing.
+for _, id in ipairs(skipped) do
+  if #picked >= limit then break end
+  pick(id)
+end
+
+local numbers = {}
+if #picked > 0 then
+  local jobs, held = {}, {}
+  for first = 1, #picked, 1000 do
+    local last = math.min(first + 999, #picked)
+    for _, record in ipairs(redis.call('HMGET', prefix .. 'jobs', unpack(picked, first, last))) do jobs[#jobs + 1] = record end
+    for _, holders in ipairs(redis.call('HMGET', prefix .. 'held', unpack(picked, first, last))) do held[#held + 1] = holders end
+  end
+  local by_lane, by_holder, records = {}, {}, {}
+  for at, id in ipairs(picked) do
+    local number, score, token = string.match(jobs[at], '^(%S+) (%S+) (%S+)')
+    numbers[at] = number
+    touched[number] = true
+    by_lane[number] = by_lane[number] or {}
+    table.insert(by_lane[number], id)
+    each(held[at], function(holder)
+      by_holder[holder] = by_holder[holder] or {}
+      table.insert(by_holder[holder], id)
+    end)
+    records[2 * at - 1] = id
+    records[2 * at] = me.id .. ' ' .. number .. ' ' .. token .. ' ' .. now_ms .. ' ' .. score
+  end
+  for number, ids in pairs(by_lane) do bulk('ZREM', prefix .. 'lane:' .. number, ids) end
+  for holder, ids in pairs(by_holder) do bulk('ZREM', prefix .. 'queue:' .. holder, ids) end
+  bulk('HDEL', prefix .. 'held', picked)
+  bulk('HDEL', prefix .. 'jobs', picked)
+  bulk('HSET', prefix .. 'taken', records)
+end
+for which in pairs(used) do
+  redis.call('HSET', prefix .. 'slots', which, free_slots[which])
+  redis.call('HINCRBY', prefix .. 'turns', which, 1)
+end
+
+if limit > 0 then
+  if #picked < limit then
+    -- Everything that it may run has been looked at.
+    if me.bound_score then set_worker_bound(me, nil) end
+    redis.call('ZADD', prefix .. 'idle', 'NX', clock[1] * 1000000 + clock[2], me.id)
+  else
+    if me.bound_score and redis.call('ZCARD', me.queue) == 0 then set_worker_bound(me, '-1', '') end
+    redis.call('ZREM', prefix .. 'idle', me.id)
+  end
+elseif redis.call('ZSCORE', prefix .. 'idle', me.id) then
+  redis.call('ZREM', prefix .. 'idle', me.id)
+end
+for which in pairs(opened) do
+  if free_of(which) > 0 then open(which) end
+end
+finish()
+return { 'OK', picked, numbers }

@@ -1,0 +1,21 @@
+-- Up to p_most ready jobs of a lane behind a place in the order, best first: what the relay reads into Redis, and compares
+-- with it. One row of joined texts.
+create function longshore.read_lane(p_lane int, p_after_score bigint, p_after_id uuid, p_most int)
+returns table (ids text, scores text, tokens text)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_bitmapscan = off
+set enable_seqscan = off
+as $$
+begin
+  select string_agg(h.id::text, ','), string_agg(h.score::text, ','), string_agg(h.lease_token::text, ',')
+  into ids, scores, tokens
+  from (
+    select j.id, j.score, j.lease_token from longshore.jobs j
+    where j.lane = p_lane and j.state = 'ready' and (j.score, j.id) > (p_after_score, p_after_id)
+    order by j.score, j.id limit p_most
+  ) h;
+  return next;
+end
+$$;

@@ -1,0 +1,79 @@
+-- What the relay does next, in one round trip: forget the outbox rows it has applied (p_done; by then Redis was as far as
+-- p_seqs says for p_queues), and read the next ones together with the truth of what they name. `is_leader` false: somebody else
+-- leads, and nothing was done.
+--
+-- p_from: fast polls look behind rows that were seen; a full look has to follow now and then, for what commits late.
+-- p_lanes, p_bounds: jobs of these lanes that stand behind these scores are not wanted: Redis has no room for them.
+-- p_jobs, p_limits: to be read as if a row named them.
+create function longshore.relay_read(
+  p_holder text, p_done bigint[], p_queues text[], p_seqs bigint[], p_from bigint, p_most int,
+  p_lanes int[], p_bounds bigint[], p_jobs uuid[] default '{}', p_limits int[] default '{}'
+) returns table (
+  is_leader boolean, rows text, oldest_ms double precision,
+  ready text, -- id lane score token
+  gone text,
+  limits text, -- id free
+  changed_lanes text,
+  dead_workers text
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_rows bigint[];
+  v_jobs uuid[];
+  v_limits int[];
+  v_lanes int[];
+  v_workers int[];
+begin
+  is_leader := exists (
+    select from longshore.leader l where l.holder = p_holder and l.expires_at > clock_timestamp());
+  if not is_leader then
+    return next;
+    return;
+  end if;
+  if p_done <> '{}' then
+    delete from longshore.outbox o where o.id = any (p_done);
+    update longshore.relayed r set seq = greatest(r.seq, d.seq)
+    from unnest(p_queues, p_seqs) as d(queue, seq) where r.queue = d.queue and r.seq < d.seq;
+  end if;
+  with batch as materialized (
+    select o.* from longshore.outbox o where o.id > p_from and o.id <> all (p_done) order by o.id limit p_most
+  )
+  select coalesce(array_agg(b.id), '{}'), extract(epoch from clock_timestamp() - min(b.created_at)) * 1000,
+    array(
+      select j.id from batch b cross join unnest(b.jobs) as j(id)
+      where not coalesce(b.score > p_bounds[array_position(p_lanes, b.lane)], false)
+      union select unnest(p_jobs)
+    ),
+    array(select k.id from batch b cross join unnest(b.limits) as k(id) union select unnest(p_limits)),
+    array(select distinct l.id from batch b cross join unnest(b.lanes) as l(id)),
+    array(select distinct w.id from batch b cross join unnest(b.workers) as w(id))
+  into v_rows, oldest_ms, v_jobs, v_limits, v_lanes, v_workers
+  from batch b;
+
+  rows := array_to_string(v_rows, ',');
+  if v_jobs <> '{}' then
+    select string_agg(concat_ws(' ', j.id, j.lane, j.score, j.lease_token), ',') filter (where j.state::text = 'ready'),
+      string_agg(g.id::text, ',') filter (where j.id is null or j.state::text <> 'ready')
+    into ready, gone
+    from unnest(v_jobs) as g(id) left join longshore.jobs j on j.id = g.id;
+  end if;
+  if v_limits <> '{}' then
+    select string_agg(k.id || ' ' || greatest(0, k.capacity - coalesce(s.used, 0)), ',') into limits
+    from longshore.limits k
+    cross join lateral (select sum(g.used) as used from longshore.slot_groups g where g.limit_id = k.id) s
+    where k.id = any (v_limits) and k.capacity is not null;
+  end if;
+  changed_lanes := array_to_string(v_lanes, ',');
+  if v_workers <> '{}' then
+    select string_agg(g.id::text, ',') into dead_workers from unnest(v_workers) as g(id)
+    where not exists (select from longshore.workers w where w.id = g.id and w.dead_at is null);
+  end if;
+  return next;
+end
+$$;

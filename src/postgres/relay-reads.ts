@@ -1,0 +1,249 @@
+/** What the relay asks of Postgres: the outbox with the truth of what it names, lanes, and how far Redis is. */
+import type { JobId } from '../job/job-id.ts'
+import type { Queryable } from '../job/queryable.ts'
+import type { TextQueryable } from './connect.ts'
+import { inSchema } from './schema-name.ts'
+
+export interface OutboxRead {
+  isLeader: boolean
+  /** Outbox rows, to be forgotten when they have been applied. */
+  rows: string[]
+  /** Age of the oldest row. */
+  oldestMs: number
+  ready: { id: JobId; lane: number; score: string; leaseToken: string }[]
+  gone: JobId[]
+  limits: { limit: number; free: string }[]
+  /** Lanes whose limits were set or removed. */
+  changedLanes: number[]
+  deadWorkers: number[]
+}
+
+export interface OutboxAsk {
+  holder: string
+  done: readonly string[]
+  /** How far Redis was when `done` was applied. */
+  seqs: ReadonlyMap<string, number>
+  from: string
+  most: number
+  /** Scores behind which a lane has no room in Redis. */
+  bounds: ReadonlyMap<number, string>
+  jobs: readonly string[]
+  limits: readonly number[]
+}
+
+const items = (text: string | null | undefined) => (text ? text.split(',') : [])
+
+export async function readOutbox(db: TextQueryable, schema: string, ask: OutboxAsk): Promise<OutboxRead> {
+  const [row] = await db.queryTexts(
+    inSchema(schema, 'select * from longshore.relay_read($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)'),
+    [
+      ask.holder,
+      ask.done,
+      [...ask.seqs.keys()],
+      [...ask.seqs.values()],
+      ask.from,
+      ask.most,
+      [...ask.bounds.keys()],
+      [...ask.bounds.values()],
+      ask.jobs,
+      ask.limits,
+    ],
+  )
+  if (!row) throw new Error('relay_read answered nothing')
+  const [isLeader, rows, oldestMs, ready, gone, limits, changedLanes, deadWorkers] = row
+  return {
+    isLeader: isLeader === 't',
+    rows: items(rows),
+    oldestMs: Number(oldestMs ?? 0),
+    ready: items(ready).map(item => {
+      const [id, lane, score, leaseToken] = item.split(' ')
+      return { id: id as JobId, lane: Number(lane), score: String(score), leaseToken: String(leaseToken) }
+    }),
+    gone: items(gone) as JobId[],
+    limits: items(limits).map(item => {
+      const [limit, free] = item.split(' ')
+      return { limit: Number(limit), free: String(free) }
+    }),
+    changedLanes: items(changedLanes).map(Number),
+    deadWorkers: items(deadWorkers).map(Number),
+  }
+}
+
+/** Ready jobs of a lane behind a place, best first. */
+export async function readLane(
+  db: TextQueryable,
+  schema: string,
+  lane: number,
+  after: { score: string; id: string },
+  most: number,
+): Promise<{ id: JobId; lane: number; score: string; leaseToken: string }[]> {
+  const [row] = await db.queryTexts(inSchema(schema, 'select * from longshore.read_lane($1, $2, $3, $4)'), [
+    lane,
+    after.score,
+    after.id === '' ? '00000000-0000-0000-0000-000000000000' : after.id,
+    most,
+  ])
+  const [ids, scores, tokens] = (row ?? []).map(items)
+  return (ids ?? []).map((id, n) => ({
+    id: id as JobId,
+    lane,
+    score: String(scores?.[n]),
+    leaseToken: String(tokens?.[n]),
+  }))
+}
+
+export interface LaneDescription {
+  lane: number
+  queue: string
+  kind: number
+  task: string
+  tag: string
+  constraintTag: string
+  isPlain: boolean
+  hasLimits: boolean
+  limit: number | null
+  free: string | null
+  keyLimit: number | null
+  keyFree: string | null
+}
+
+export async function describeLanes(
+  db: Queryable,
+  schema: string,
+  lanes: readonly number[],
+): Promise<LaneDescription[]> {
+  const { rows } = await db.query(inSchema(schema, 'select * from longshore.describe_lanes($1)'), [lanes])
+  return rows.map(row => ({
+    lane: row['lane'] as number,
+    queue: row['queue'] as string,
+    kind: row['kind'] as number,
+    task: row['task'] as string,
+    tag: row['tag'] as string,
+    constraintTag: row['constraint_tag'] as string,
+    isPlain: row['limit_id'] === null,
+    hasLimits: row['limit_id'] !== null || row['has_keys'] === true,
+    limit: row['limit_id'] as number | null,
+    free: row['free'] as string | null,
+    keyLimit: row['key_limit'] as number | null,
+    keyFree: row['key_free'] as string | null,
+  }))
+}
+
+/** Lanes of a queue that Redis should know, at most `most` behind `after`. */
+export async function readLanesOf(
+  db: Queryable,
+  schema: string,
+  queue: string,
+  after: number,
+  most: number,
+): Promise<number[]> {
+  const { rows } = await db.query(
+    inSchema(schema, 'select lane from longshore.lanes_with_jobs($1, $2, $3)'),
+    [queue, after, most],
+  )
+  return rows.map(row => row['lane'] as number)
+}
+
+export interface QueueSettings {
+  mode: 'fanout' | 'balanced' | null
+  strategy: 'least-queue' | 'round-robin' | 'random' | null
+  width: number | null
+}
+
+/** Every queue that has lanes or workers, with what is set for it. */
+export async function readQueues(db: Queryable, schema: string): Promise<Map<string, QueueSettings>> {
+  const { rows } = await db.query(
+    inSchema(
+      schema,
+      `select n.name, q.mode, q.strategy, q.width
+       from (
+         select queue as name from longshore.lanes where concurrency_key = '' group by queue
+         union select unnest(queues) from longshore.workers
+       ) n left join longshore.queues q on q.name = n.name`,
+    ),
+  )
+  return new Map(rows.map(row => [row['name'] as string, row as unknown as QueueSettings]))
+}
+
+/** The life of Redis' content of a queue, and the last step whose outbox rows are gone. */
+export async function readRelayed(
+  db: Queryable,
+  schema: string,
+  queue: string,
+): Promise<{ generation: string; seq: number } | undefined> {
+  const { rows } = await db.query(
+    inSchema(schema, 'select generation, seq::int as seq from longshore.relayed where queue = $1'),
+    [queue],
+  )
+  return rows[0] as { generation: string; seq: number } | undefined
+}
+
+/** A new generation of a queue is about to begin. False: somebody else leads. */
+export async function noteGeneration(
+  db: Queryable,
+  schema: string,
+  holder: string,
+  queue: string,
+  generation: string,
+): Promise<boolean> {
+  const { rows } = await db.query(
+    inSchema(
+      schema,
+      `insert into longshore.relayed (queue, generation, seq)
+       select $2, $3, 0 from longshore.leader where holder = $1
+       on conflict (queue) do update set generation = excluded.generation, seq = 0
+       returning queue`,
+    ),
+    [holder, queue, generation],
+  )
+  return rows.length > 0
+}
+
+/** Redis has seen a later epoch than Postgres knows: go above both. Null: somebody else leads. */
+export async function raiseEpoch(
+  db: Queryable,
+  schema: string,
+  holder: string,
+  above: string,
+): Promise<string | null> {
+  const { rows } = await db.query(
+    inSchema(
+      schema,
+      `update longshore.leader set epoch = greatest(epoch, $2) + 1
+       where holder = $1 and expires_at > clock_timestamp() returning epoch::text`,
+    ),
+    [holder, above],
+  )
+  return (rows[0]?.['epoch'] as string | undefined) ?? null
+}
+
+/** Whether a commit of an outbox row must notify. */
+export async function setAsleep(
+  db: Queryable,
+  schema: string,
+  holder: string,
+  isAsleep: boolean,
+): Promise<void> {
+  await db.query(inSchema(schema, 'update longshore.leader set asleep = $2 where holder = $1'), [
+    holder,
+    isAsleep,
+  ])
+}
+
+/** Jobs go through Redis from now on, or not. Answers whether that is a change. */
+export async function setDispatch(
+  db: Queryable,
+  schema: string,
+  dispatch: 'redis' | 'direct',
+): Promise<boolean> {
+  const { rows } = await db.query(
+    inSchema(schema, 'update longshore.settings set dispatch = $1 where dispatch <> $1 returning dispatch'),
+    [dispatch],
+  )
+  return rows.length > 0
+}
+
+export async function readDeployment(db: Queryable, schema: string): Promise<string> {
+  const { rows } = await db.query(inSchema(schema, 'select deployment from longshore.settings'))
+  return String(rows[0]?.['deployment'])
+}

@@ -1,0 +1,14 @@
+/** Owns names in Redis. All keys of a queue share one hash tag, so that they live on one node of a cluster. */
+
+/** The key that a queue's scripts are given; they make the others from it. */
+export function rootKey(deployment: string, queue: string): string {
+  return `longshore:${deployment}:{${encodeURIComponent(queue).replaceAll('*', '%2A')}}`
+}
+
+/** A worker is rung here. */
+export const bellChannel = (deployment: string, workerId: number) =>
+  `longshore:${deployment}:bell:${workerId}`
+/** The relay tells here, several times a second, that it leads: `<generation> <queue>`. */
+export const beatChannel = (deployment: string) => `longshore:${deployment}:beat`
+/** The relay is told here that a lane runs low. */
+export const lowChannel = (deployment: string) => `longshore:${deployment}:low`

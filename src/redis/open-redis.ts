@@ -1,0 +1,178 @@
+/**
+ * Owns the long-lived ways to Redis of a worker, a relay or a producer: one connection (or cluster of them) for calls, one for
+ * notifications. Calls fail at once while there is no connection, and after a second without an answer; both come back by
+ * themselves. A cluster is recognised by asking.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import { Cluster, Redis } from 'ioredis'
+import { LongshoreError } from '../job/errors.ts'
+import { connectRedis, type RedisClient, type RedisClientOptions } from './connect-redis.ts'
+import { type RedisConfig, readRedisConfig, withoutPassword } from './redis-config.ts'
+import type { ScriptRunner } from './scripts.ts'
+
+export interface RedisStore extends ScriptRunner {
+  /** Whether calls have a way now. */
+  isConnected(): boolean
+  /** Resolves when it listens on all of them for the first time. From then on also after every gap. */
+  subscribe(channels: readonly string[], onMessage: (channel: string, text: string) => void): Promise<void>
+  /** Nothing was heard for too long: listen on a new connection. */
+  resubscribe(): void
+  /** For looking: the names of keys, and plain reads. */
+  read(command: string, ...args: string[]): Promise<unknown>
+  close(): void
+}
+
+const CALL_TIMEOUT_MS = 1000
+const CONNECT_TIMEOUT_MS = 2000
+const MOST_PAUSE_MS = 1000
+const pauseBefore = (tries: number) => Math.min(MOST_PAUSE_MS, 50 * tries) * (0.5 + Math.random() / 2)
+
+/** Settings of a server that it must not be used with, checked where it can be reached. */
+export async function checkRedis(config: RedisConfig): Promise<void> {
+  const { urls, options } = readRedisConfig(config)
+  await firstReached(urls, options, async client => refuseEviction(client))
+}
+
+/** A server that throws keys away when it is full would lose parts of what belongs together. */
+async function refuseEviction(client: RedisClient): Promise<void> {
+  const policy = /^maxmemory_policy:(\S+)/m.exec(await client.info('memory'))?.[1]
+  if (policy === undefined || policy === 'noeviction') return
+  throw new LongshoreError(
+    'STORE_UNSUPPORTED',
+    `this Redis throws keys away when its memory is full (maxmemory-policy ${policy}): set maxmemory-policy noeviction, or use a server of its own for longshore`,
+  )
+}
+
+async function firstReached<T>(
+  urls: readonly string[],
+  options: RedisClientOptions,
+  ask: (client: RedisClient) => Promise<T>,
+): Promise<T> {
+  let last: unknown
+  for (const url of urls) {
+    try {
+      const client = await connectRedis(url, {
+        ...options,
+        connectTimeout: CONNECT_TIMEOUT_MS,
+        commandTimeout: CALL_TIMEOUT_MS,
+        retryStrategy: () => null,
+        maxRetriesPerRequest: 0,
+      })
+      try {
+        return await ask(client)
+      } finally {
+        client.disconnect()
+      }
+    } catch (error) {
+      if (error instanceof LongshoreError && error.code === 'STORE_UNSUPPORTED') throw error
+      last = error
+    }
+  }
+  throw last
+}
+
+/** Opens by itself, now or when the server can be reached. */
+export function openRedis(config: RedisConfig, onError: (error: Error) => void): RedisStore {
+  const place = readRedisConfig(config)
+  let calls: Redis | Cluster | undefined
+  let listener: Redis | Cluster | undefined
+  let isClosed = false
+  let isCluster: boolean | undefined
+  const closing = new AbortController()
+  let wanted: { channels: readonly string[]; onMessage: (channel: string, text: string) => void } | undefined
+  let onSubscribed: (() => void) | undefined
+
+  const open = (role: 'calls' | 'listener'): Redis | Cluster => {
+    const options: RedisClientOptions = {
+      ...place.options,
+      connectTimeout: CONNECT_TIMEOUT_MS,
+      enableOfflineQueue: role === 'listener',
+      maxRetriesPerRequest: role === 'listener' ? null : 0,
+      retryStrategy: pauseBefore,
+      ...(role === 'calls' ? { commandTimeout: CALL_TIMEOUT_MS, socketTimeout: 2 * CALL_TIMEOUT_MS } : {}),
+    }
+    const client = isCluster
+      ? new Cluster([...place.urls], {
+          ...place.clusterOptions,
+          enableOfflineQueue: role === 'listener',
+          clusterRetryStrategy: pauseBefore,
+          slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
+          slotsRefreshInterval: 5000,
+          retryDelayOnClusterDown: 50,
+          retryDelayOnFailover: 50,
+          maxRedirections: 4,
+          redisOptions: options,
+        })
+      : new Redis(place.urls[0] as string, options)
+    client.on('error', (error: Error) => {
+      if (!isClosed) onError(error)
+    })
+    return client
+  }
+
+  const listen = () => {
+    if (!wanted || isClosed || isCluster === undefined) return
+    listener?.disconnect()
+    const { channels, onMessage } = wanted
+    const client = open('listener')
+    listener = client
+    client.on('message', (channel: string, text: string) => {
+      if (client === listener) onMessage(channel, text)
+    })
+    client.subscribe(...channels).then(
+      () => onSubscribed?.(),
+      (error: Error) => {
+        if (!isClosed) onError(error)
+      },
+    )
+  }
+
+  /** Whether it is a cluster is known when one server has answered. */
+  const recognise = async () => {
+    for (let tries = 1; !isClosed; tries++) {
+      try {
+        isCluster = await firstReached(place.urls, place.options, async client => {
+          await refuseEviction(client)
+          return /^cluster_enabled:1/m.test(await client.info('cluster'))
+        })
+        if (isClosed) return
+        calls = open('calls')
+        listen()
+        return
+      } catch (error) {
+        onError(error as Error)
+        await pause(pauseBefore(tries), undefined, { signal: closing.signal }).catch(() => undefined)
+      }
+    }
+  }
+  recognise()
+
+  const need = () => {
+    if (calls) return calls
+    throw new LongshoreError(
+      'STORE_UNAVAILABLE',
+      `no Redis at ${place.urls.map(withoutPassword).join(', ')} yet`,
+    )
+  }
+
+  return {
+    isConnected: () => calls?.status === 'ready',
+    evalsha: async (sha, keys, ...args) => need().evalsha(sha, keys, ...args),
+    eval: async (text, keys, ...args) => need().eval(text, keys, ...args),
+    read: async (command, ...args) => need().call(command, ...args),
+    subscribe(channels, onMessage) {
+      return new Promise(resolve => {
+        wanted = { channels, onMessage }
+        onSubscribed = resolve
+        listen()
+      })
+    },
+    resubscribe: listen,
+    close() {
+      isClosed = true
+      closing.abort()
+      calls?.disconnect()
+      listener?.disconnect()
+    },
+  }
+}

@@ -1,0 +1,257 @@
+/** Owns the typed calls of the scripts: one queue's dispatch index. Expected outcomes are codes, not errors. */
+import type { JobId } from '../job/job-id.ts'
+import { rootKey } from './names.ts'
+import { runScript, type ScriptRunner, scriptNamed } from './scripts.ts'
+
+/** A ready job, as Postgres tells of it. */
+export interface ReadyJob {
+  id: JobId
+  lane: number
+  score: string
+  leaseToken: string
+}
+
+/** A step of the relay: refused to whoever does not lead, or does not know what Redis holds. */
+export interface Step {
+  epoch: string
+  generation: string
+  seq: number
+}
+
+export type StepCode = 'OK' | 'AGAIN' | 'FENCED' | 'LOST'
+
+/** To how many workers a job is copied (0: all that may run it), and to which. */
+export interface Spread {
+  width: number
+  strategy: 'least-queue' | 'round-robin' | 'random'
+}
+
+export interface LaneFacts {
+  lane: number
+  queue: string
+  /** The lane of the same kind without a key. */
+  kind: number
+  task: string
+  tag: string
+  constraintTag: string
+  isPlain: boolean
+  hasLimits: boolean
+  limit: number | null
+  free: string | null
+  keyLimit: number | null
+  keyFree: string | null
+}
+
+/** A place in the order; jobs at or behind a bound are not there. */
+export interface Place {
+  score: string
+  id: string
+}
+
+/** Before every job. */
+export const START: Place = { score: '-1', id: '' }
+
+export interface Refused extends ReadyJob {
+  answer: 'busy' | 'full' | 'moved'
+}
+
+export interface Beat {
+  code: 'OK' | 'FENCED' | 'LOST'
+  overdue: JobId[]
+  fullLimits: { limit: number; turn: string }[]
+  lowLanes: number[]
+  queued: number
+  taken: number
+  bells: number
+}
+
+export interface QueueIndex {
+  readonly root: string
+  place(
+    step: Step,
+    how: 'relay' | 'audit',
+    jobs: readonly ReadyJob[],
+  ): Promise<{ code: StepCode; bells: number; placed: number }>
+  hint(jobs: readonly ReadyJob[]): Promise<{ code: 'OK' | 'LOST'; bells: number; placed: number }>
+  remove(step: Step, ids: readonly string[]): Promise<{ code: StepCode; removed: number }>
+  take(options: {
+    generation: string
+    worker: number
+    limit: number
+    running: number
+    /** How many slots of which lanes are free again. */
+    freed: ReadonlyMap<number, number>
+    /** Taken earlier, and claimed or found gone. */
+    done: readonly string[]
+  }): Promise<{ code: 'OK' | 'LOST' | 'UNKNOWN'; ids: JobId[]; lanes: number[] }>
+  putBack(generation: string, worker: number, jobs: readonly Refused[]): Promise<'OK' | 'LOST'>
+  register(
+    generation: string,
+    worker: number,
+    facts: { tasks: readonly string[]; tags: readonly string[]; constraintTags: readonly string[] },
+  ): Promise<'OK' | 'LOST'>
+  /** Answers what the worker had taken and not claimed. */
+  unregister(worker: number): Promise<JobId[]>
+  refill(
+    step: Step,
+    facts: LaneFacts,
+    after: Place,
+    bound: Place | null,
+    jobs: readonly ReadyJob[],
+  ): Promise<{ code: StepCode | 'MOVED'; bound: Place | null }>
+  setSlots(step: Step, limit: number, free: string, turn: string | null): Promise<StepCode | 'CHANGED'>
+  beginGeneration(
+    epoch: string,
+    generation: string,
+    spread: Spread,
+    sizes: { depth: number; window: number },
+  ): Promise<{ code: 'OK'; before: string } | { code: 'FENCED'; epoch: string }>
+  adopt(step: Step): Promise<{ code: 'OK' | 'LOST' | 'FENCED'; seq: number; epoch: string }>
+  beat(step: Step, queue: string, overdueMs: number): Promise<Beat>
+  setMode(step: Step, spread: Spread): Promise<StepCode>
+  lanePage(
+    generation: string,
+    lane: number,
+    after: Place,
+    most: number,
+  ): Promise<{ code: 'OK' | 'LOST' | 'UNKNOWN'; ids: JobId[]; bound: Place | null }>
+  /** Whether something is left. */
+  dropGeneration(generation: string, most: number): Promise<boolean>
+}
+
+export function queueIndex(runner: ScriptRunner, deployment: string, queue: string): QueueIndex {
+  const root = rootKey(deployment, queue)
+  const run = (name: string, args: Record<string, string | number>, items?: string[]) =>
+    runScript(runner, scriptNamed(name), root, args, items)
+  const stepArgs = ({ epoch, generation, seq }: Step) => ({ epoch, generation, seq })
+  const jobItems = (jobs: readonly ReadyJob[]) =>
+    jobs.flatMap(job => [job.id, String(job.lane), job.score, job.leaseToken])
+  const toPlace = (score: unknown, id: unknown): Place | null =>
+    score === '' ? null : { score: String(score), id: String(id) }
+
+  return {
+    root,
+    async place(step, how, jobs) {
+      const [code, bells, placed] = await run('place', { ...stepArgs(step), how }, jobItems(jobs))
+      return { code: code as StepCode, bells: Number(bells), placed: Number(placed) }
+    },
+    async hint(jobs) {
+      const [code, bells, placed] = await run('hint', {}, jobItems(jobs))
+      return { code: code as 'OK' | 'LOST', bells: Number(bells), placed: Number(placed) }
+    },
+    async remove(step, ids) {
+      const [code, removed] = await run('remove', stepArgs(step), [...ids])
+      return { code: code as StepCode, removed: Number(removed) }
+    },
+    async take({ generation, worker, limit, running, freed, done }) {
+      const [code, ids, lanes] = await run(
+        'take',
+        { generation, worker, limit, running, freed: [...freed].flat().join(',') },
+        [...done],
+      )
+      return {
+        code: code as 'OK' | 'LOST' | 'UNKNOWN',
+        ids: (ids ?? []) as JobId[],
+        lanes: ((lanes ?? []) as string[]).map(Number),
+      }
+    },
+    async putBack(generation, worker, jobs) {
+      const items = jobs.flatMap(job => [job.id, job.answer, String(job.lane), job.score, job.leaseToken])
+      const [code] = await run('put_back', { generation, worker }, items)
+      return code as 'OK' | 'LOST'
+    },
+    async register(generation, worker, { tasks, tags, constraintTags }) {
+      const facts = JSON.stringify({ tasks, tags, constraintTags })
+      const [code] = await run('register', { generation, worker, facts })
+      return code as 'OK' | 'LOST'
+    },
+    async unregister(worker) {
+      const [, taken] = await run('unregister', { worker })
+      return taken as JobId[]
+    },
+    async refill(step, lane, after, bound, jobs) {
+      const { task, tag, constraintTag, isPlain, hasLimits } = lane
+      const [code, , boundScore, boundId] = await run(
+        'refill',
+        {
+          ...stepArgs(step),
+          lane: lane.lane,
+          kind: lane.kind,
+          facts: JSON.stringify({ task, tag, constraintTag, isPlain, hasLimits }),
+          limit: lane.limit ?? '',
+          free: lane.free ?? '',
+          keyLimit: lane.keyLimit ?? '',
+          keyFree: lane.keyFree ?? '',
+          afterScore: after.score,
+          afterId: after.id,
+          boundScore: bound?.score ?? '',
+          boundId: bound?.id ?? '',
+        },
+        jobs.flatMap(job => [job.id, job.score, job.leaseToken]),
+      )
+      return { code: code as StepCode | 'MOVED', bound: toPlace(boundScore, boundId) }
+    },
+    async setSlots(step, limit, free, turn) {
+      const [code] = await run('set_slots', { ...stepArgs(step), limit, free, turn: turn ?? '' })
+      return code as StepCode | 'CHANGED'
+    },
+    async beginGeneration(epoch, generation, { width, strategy }, { depth, window }) {
+      const [code, other] = await run('begin_generation', {
+        epoch,
+        generation,
+        width,
+        strategy,
+        depth,
+        window,
+      })
+      return code === 'OK'
+        ? { code, before: String(other) }
+        : { code: 'FENCED' as const, epoch: String(other) }
+    },
+    async adopt(step) {
+      const [code, seq, epoch] = await run('adopt', stepArgs(step))
+      return { code: code as 'OK' | 'LOST' | 'FENCED', seq: Number(seq), epoch: String(epoch) }
+    },
+    async beat(step, name, overdueMs) {
+      const [code, overdue, limits, turns, low, queued, taken, bells] = await run('beat', {
+        ...stepArgs(step),
+        queue: name,
+        overdueMs,
+      })
+      return {
+        code: code as Beat['code'],
+        overdue: (overdue ?? []) as JobId[],
+        fullLimits: ((limits ?? []) as string[]).map((limit, n) => ({
+          limit: Number(limit),
+          turn: String((turns as string[])[n]),
+        })),
+        lowLanes: ((low ?? []) as string[]).map(Number),
+        queued: Number(queued ?? 0),
+        taken: Number(taken ?? 0),
+        bells: Number(bells ?? 0),
+      }
+    },
+    async setMode(step, { width, strategy }) {
+      const [code] = await run('set_mode', { ...stepArgs(step), width, strategy })
+      return code as StepCode
+    },
+    async lanePage(generation, lane, after, most) {
+      const [code, ids, , boundScore, boundId] = await run('lane_page', {
+        generation,
+        lane,
+        afterScore: after.score,
+        afterId: after.id,
+        most,
+      })
+      return {
+        code: code as 'OK' | 'LOST' | 'UNKNOWN',
+        ids: (ids ?? []) as JobId[],
+        bound: toPlace(boundScore ?? '', boundId),
+      }
+    },
+    async dropGeneration(generation, most) {
+      const [, left] = await run('drop_generation', { generation, most })
+      return left === 1
+    },
+  }
+}
