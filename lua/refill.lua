@@ -1,5 +1,5 @@
 #!lua
---- refill: read on in a lane: the next ready jobs from Postgres, behind the lane's bound, and the new bound. Makes the lane known
+--- refill: read on in a lane: the next ready jobs from Postgres, from the lane's bound on, and the new bound. Makes the lane known
 --- where it is not. A step of the relay.
 --- @key root
 --- @use kinds
@@ -13,8 +13,8 @@
 --- @arg free         slots of it that are free
 --- @arg keyLimit     number of its key's limit, or nothing
 --- @arg keyFree      slots of it that are free
---- @arg afterScore   the bound behind which was read
---- @arg afterId
+--- @arg fromScore    the bound from which was read
+--- @arg fromId
 --- @arg boundScore   the bound from now on, or nothing: all has been read
 --- @arg boundId
 --- @items            id, score, token
@@ -38,7 +38,7 @@ if not lane then
   lanes[arg.lane] = nil
   lane = lane_of(arg.lane)
 end
-if lane.bound_score ~= arg.afterScore or lane.bound_id ~= arg.afterId then
+if lane.bound_score ~= arg.fromScore or lane.bound_id ~= arg.fromId then
   -- A hint pushed the tail out meanwhile, or there is nothing left to read.
   touched[arg.lane] = true
   finish()

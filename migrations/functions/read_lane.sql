@@ -1,6 +1,6 @@
--- Up to p_most ready jobs of a lane behind a place in the order, best first: what the relay reads into Redis, and compares
+-- Up to p_most ready jobs of a lane from a place in the order on, best first: what the relay reads into Redis, and compares
 -- with it. One row of joined texts.
-create function longshore.read_lane(p_lane int, p_after_score bigint, p_after_id uuid, p_most int)
+create function longshore.read_lane(p_lane int, p_score bigint, p_id uuid, p_most int)
 returns table (ids text, scores text, tokens text)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -13,7 +13,7 @@ begin
   into ids, scores, tokens
   from (
     select j.id, j.score, j.lease_token from longshore.jobs j
-    where j.lane = p_lane and j.state = 'ready' and (j.score, j.id) > (p_after_score, p_after_id)
+    where j.lane = p_lane and j.state = 'ready' and (j.score, j.id) >= (p_score, p_id)
     order by j.score, j.id limit p_most
   ) h;
   return next;

@@ -69,18 +69,18 @@ export async function readOutbox(db: TextQueryable, schema: string, ask: OutboxA
   }
 }
 
-/** Ready jobs of a lane behind a place, best first. */
+/** Ready jobs of a lane from a place on, best first. */
 export async function readLane(
   db: TextQueryable,
   schema: string,
   lane: number,
-  after: { score: string; id: string },
+  from: { score: string; id: string },
   most: number,
 ): Promise<{ id: JobId; lane: number; score: string; leaseToken: string }[]> {
   const [row] = await db.queryTexts(inSchema(schema, 'select * from longshore.read_lane($1, $2, $3, $4)'), [
     lane,
-    after.score,
-    after.id === '' ? '00000000-0000-0000-0000-000000000000' : after.id,
+    from.score,
+    from.id === '' ? '00000000-0000-0000-0000-000000000000' : from.id,
     most,
   ])
   const [ids, scores, tokens] = (row ?? []).map(items)

@@ -42,7 +42,7 @@ export interface LaneFacts {
   keyFree: string | null
 }
 
-/** A place in the order; jobs at or behind a bound are not there. */
+/** A place in the order. As a bound it is the first that is not there. */
 export interface Place {
   score: string
   id: string
@@ -95,7 +95,7 @@ export interface QueueIndex {
   refill(
     step: Step,
     facts: LaneFacts,
-    after: Place,
+    from: Place,
     bound: Place | null,
     jobs: readonly ReadyJob[],
   ): Promise<{ code: StepCode | 'MOVED'; bound: Place | null }>
@@ -112,9 +112,9 @@ export interface QueueIndex {
   lanePage(
     generation: string,
     lane: number,
-    after: Place,
+    from: Place,
     most: number,
-  ): Promise<{ code: 'OK' | 'LOST' | 'UNKNOWN'; ids: JobId[]; bound: Place | null }>
+  ): Promise<{ code: 'OK' | 'LOST' | 'UNKNOWN'; jobs: { id: JobId; score: string }[]; bound: Place | null }>
   /** Whether something is left. */
   dropGeneration(generation: string, most: number): Promise<boolean>
 }
@@ -169,7 +169,7 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
       const [, taken] = await run('unregister', { worker })
       return taken as JobId[]
     },
-    async refill(step, lane, after, bound, jobs) {
+    async refill(step, lane, from, bound, jobs) {
       const { task, tag, constraintTag, isPlain, hasLimits } = lane
       const [code, , boundScore, boundId] = await run(
         'refill',
@@ -182,8 +182,8 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
           free: lane.free ?? '',
           keyLimit: lane.keyLimit ?? '',
           keyFree: lane.keyFree ?? '',
-          afterScore: after.score,
-          afterId: after.id,
+          fromScore: from.score,
+          fromId: from.id,
           boundScore: bound?.score ?? '',
           boundId: bound?.id ?? '',
         },
@@ -235,17 +235,17 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
       const [code] = await run('set_mode', { ...stepArgs(step), width, strategy })
       return code as StepCode
     },
-    async lanePage(generation, lane, after, most) {
-      const [code, ids, , boundScore, boundId] = await run('lane_page', {
+    async lanePage(generation, lane, from, most) {
+      const [code, ids, scores, boundScore, boundId] = await run('lane_page', {
         generation,
         lane,
-        afterScore: after.score,
-        afterId: after.id,
+        fromScore: from.score,
+        fromId: from.id,
         most,
       })
       return {
         code: code as 'OK' | 'LOST' | 'UNKNOWN',
-        ids: (ids ?? []) as JobId[],
+        jobs: ((ids ?? []) as JobId[]).map((id, n) => ({ id, score: String((scores as string[])[n]) })),
         bound: toPlace(boundScore ?? '', boundId),
       }
     },

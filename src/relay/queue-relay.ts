@@ -1,0 +1,277 @@
+/**
+ * One queue as the leading relay knows it: which generation Redis holds, the number of the last step, and which lanes are to be
+ * read on in. Steps are strictly one after another. A queue that cannot be reached, or has lost something, is closed and begins a
+ * new generation: rebuilding is refilling, with nothing read in at the start.
+ */
+import { randomBytes } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
+import type { JobId } from '../job/job-id.ts'
+import type { Pool } from '../postgres/connect.ts'
+import {
+  type LaneDescription,
+  noteGeneration,
+  readLane,
+  readLanesOf,
+  readRelayed,
+} from '../postgres/relay-reads.ts'
+import {
+  type Beat,
+  type Place,
+  type QueueIndex,
+  type ReadyJob,
+  type Spread,
+  START,
+  type Step,
+} from '../redis/queue-index.ts'
+import type { Logger } from '../runtime/logger.ts'
+
+/** Redis says that a later leader has been there. */
+export class FencedError extends Error {
+  constructor(readonly epoch: string) {
+    super('a later leader has been in Redis')
+  }
+}
+
+/** This is not the content that the relay knows: emptied, or an older state of it. */
+class LostError extends Error {
+  constructor() {
+    super('Redis does not hold what the relay has put there')
+  }
+}
+
+export interface Sizes {
+  /** Copies in one worker's queue. */
+  depth: number
+  /** Ready jobs of one lane that are in Redis. */
+  window: number
+}
+
+export interface QueueRelay {
+  readonly name: string
+  /** Its key in Redis. */
+  readonly root: string
+  /** Steps can be taken. */
+  readonly isOpen: boolean
+  /** Workers may take from it: it is open, and the first lanes have been read in. */
+  readonly isLive: boolean
+  readonly generation: string
+  readonly seq: number
+  /** Lanes that wait to be read on in. */
+  readonly lowLanes: ReadonlySet<number>
+  /** Scores behind which lanes have no room. */
+  readonly bounds: ReadonlyMap<number, Place | null>
+  /** Go on with what Redis holds, if that is what Postgres says it should be; else begin anew. */
+  open(mayAdopt: boolean): Promise<void>
+  place(how: 'relay' | 'audit', jobs: readonly ReadyJob[]): Promise<void>
+  remove(ids: readonly JobId[]): Promise<void>
+  setSlots(limit: number, free: string, turn: string | null): Promise<void>
+  setSpread(spread: Spread): Promise<void>
+  unregister(worker: number): Promise<JobId[]>
+  refill(lane: LaneDescription): Promise<void>
+  beat(): Promise<Beat | undefined>
+  wantMore(lanes: readonly number[]): void
+  lanePage: (lane: number, from: Place, most: number) => ReturnType<QueueIndex['lanePage']>
+}
+
+/** What fits one script call. */
+const MOST_ITEMS = 1000
+/** A job that was taken and not claimed for so long is looked after. */
+const OVERDUE_MS = 5000
+const TRIES = 3
+const RETRY_MS = 50
+/** Workers come back when so many lanes have been read in. */
+const FIRST_LANES = 50
+const LANES_A_READ = 1000
+const DROP_A_CALL = 500
+
+export function createQueueRelay(options: {
+  name: string
+  index: QueueIndex
+  pool: Pool
+  schema: string
+  holder: string
+  epoch: () => string
+  spread: Spread
+  sizes: Sizes
+  logger: Logger
+}): QueueRelay {
+  const { name, index, pool, schema, logger } = options
+  let { spread } = options
+  let generation = ''
+  let seq = 0
+  let isOpen = false
+  let isRebuilding = false
+  let rebuilt = 0
+  const lowLanes = new Set<number>()
+  const bounds = new Map<number, Place | null>()
+  let last: Promise<unknown> = Promise.resolve()
+
+  /** One after another. */
+  const serially = <T>(work: () => Promise<T>): Promise<T> => {
+    const next = last.then(work)
+    last = next.catch(() => undefined) // whoever asked is told
+    return next
+  }
+
+  const close = (error: unknown) => {
+    if (isOpen) {
+      logger.warn(
+        { err: error, queue: name, generation },
+        'the queue in Redis is given up and will be built anew; workers claim from Postgres meanwhile',
+      )
+    }
+    isOpen = false
+  }
+
+  const step = async <T extends { code: string }>(call: (step: Step) => Promise<T>): Promise<T> =>
+    serially(async () => {
+      if (!isOpen) throw new LostError()
+      const mine = { epoch: options.epoch(), generation, seq: seq + 1 }
+      try {
+        const answer = await persistently(() => call(mine))
+        if (answer.code === 'FENCED') throw new FencedError('')
+        if (answer.code === 'LOST') throw new LostError()
+        seq = mine.seq
+        return answer
+      } catch (error) {
+        close(error)
+        throw error
+      }
+    })
+
+  const inChunks = async <T>(items: readonly T[], send: (chunk: T[]) => Promise<unknown>) => {
+    for (let at = 0; at < items.length; at += MOST_ITEMS) await send(items.slice(at, at + MOST_ITEMS))
+  }
+
+  const begin = async () => {
+    const next = `${options.epoch()}-${randomBytes(3).toString('hex')}`
+    if (!(await noteGeneration(pool, schema, options.holder, name, next))) throw new FencedError('')
+    const begun = await index.beginGeneration(options.epoch(), next, spread, options.sizes)
+    if (begun.code === 'FENCED') throw new FencedError(begun.epoch)
+    generation = next
+    seq = 0
+    lowLanes.clear()
+    bounds.clear()
+    rebuilt = 0
+    for (let after = 0; ; ) {
+      const lanes = await readLanesOf(pool, schema, name, after, LANES_A_READ)
+      for (const lane of lanes) lowLanes.add(lane)
+      if (lanes.length < LANES_A_READ) break
+      after = lanes.at(-1) as number
+    }
+    isRebuilding = lowLanes.size > 0
+    isOpen = true
+    logger.info({ queue: name, generation, lanes: lowLanes.size }, 'building the queue in Redis anew')
+    if (begun.before) dropSlowly(begun.before)
+  }
+
+  const dropSlowly = async (old: string) => {
+    try {
+      while (await index.dropGeneration(old, DROP_A_CALL)) await pause(1)
+    } catch (error) {
+      logger.info({ err: error, queue: name }, 'an earlier generation is left behind in Redis')
+    }
+  }
+
+  const adopt = async (): Promise<boolean> => {
+    const known = await readRelayed(pool, schema, name)
+    if (!known) return false
+    const adopted = await index.adopt({ epoch: options.epoch(), ...known })
+    if (adopted.code === 'FENCED') throw new FencedError(adopted.epoch)
+    if (adopted.code === 'LOST') return false
+    generation = known.generation
+    seq = adopted.seq
+    lowLanes.clear()
+    bounds.clear()
+    isRebuilding = false
+    isOpen = true
+    logger.info({ queue: name, generation }, 'going on with the queue in Redis')
+    return true
+  }
+
+  return {
+    name,
+    root: index.root,
+    get isOpen() {
+      return isOpen
+    },
+    get isLive() {
+      return isOpen && !isRebuilding
+    },
+    get generation() {
+      return generation
+    },
+    get seq() {
+      return seq
+    },
+    lowLanes,
+    bounds,
+    open: mayAdopt =>
+      serially(async () => {
+        if (mayAdopt && (await adopt())) return
+        await begin()
+      }),
+    place: (how, jobs) => inChunks(jobs, chunk => step(mine => index.place(mine, how, chunk))),
+    remove: ids => inChunks(ids, chunk => step(mine => index.remove(mine, chunk))),
+    async setSlots(limit, free, turn) {
+      await step(async mine => ({ code: await index.setSlots(mine, limit, free, turn) }))
+    },
+    async setSpread(next) {
+      if (next.width === spread.width && next.strategy === spread.strategy) return
+      await step(async mine => ({ code: await index.setMode(mine, next) }))
+      spread = next
+      logger.info({ queue: name, ...next }, 'jobs of this queue are spread by another rule')
+    },
+    unregister: worker => serially(() => index.unregister(worker)),
+    async refill(lane) {
+      const from = bounds.has(lane.lane) ? bounds.get(lane.lane) : START
+      lowLanes.delete(lane.lane)
+      if (from) {
+        const most = Math.min(MOST_ITEMS, Math.max(1, Math.ceil(options.sizes.window / 2)))
+        const jobs = await readLane(pool, schema, lane.lane, from, most + 1)
+        // The first that stays outside, or none: then all of the lane is in Redis.
+        const bound = jobs[most] ?? null
+        const { code, bound: now } = await step(mine =>
+          index.refill(mine, lane, from, bound, jobs.slice(0, most)),
+        )
+        bounds.set(lane.lane, now)
+        if (code === 'MOVED' && now) lowLanes.add(lane.lane)
+      }
+      rebuilt++
+      if (isRebuilding && (lowLanes.size === 0 || rebuilt >= FIRST_LANES)) isRebuilding = false
+    },
+    async beat() {
+      return serially(async () => {
+        if (!isOpen || isRebuilding) return undefined
+        try {
+          const beat = await persistently(() =>
+            index.beat({ epoch: options.epoch(), generation, seq }, name, OVERDUE_MS),
+          )
+          if (beat.code === 'FENCED') throw new FencedError('')
+          if (beat.code === 'LOST') throw new LostError()
+          for (const lane of beat.lowLanes) lowLanes.add(lane)
+          return beat
+        } catch (error) {
+          close(error)
+          throw error
+        }
+      })
+    },
+    wantMore(lanes) {
+      for (const lane of lanes) lowLanes.add(lane)
+    },
+    lanePage: (lane, from, most) => index.lanePage(generation, lane, from, most),
+  }
+}
+
+/** A moment of trouble on the way is not the end: a step that was done after all answers AGAIN. */
+async function persistently<T>(call: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await call()
+    } catch (error) {
+      if (tries === TRIES) throw error
+      await pause(RETRY_MS * tries)
+    }
+  }
+}
