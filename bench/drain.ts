@@ -18,8 +18,11 @@ export async function drain(
   jobs = setting.sizes.drainJobs,
 ): Promise<Measurement> {
   const producer = await setting.peer.openProducer()
-  await fill(producer, jobs, FILL_WIDTH)
-  await producer.close()
+  try {
+    await fill(producer, jobs, FILL_WIDTH)
+  } finally {
+    await producer.close()
+  }
 
   const workers = Array.from({ length: workerProcesses }, () => setting.forkWorker(jobs, jobs))
   await Promise.all(workers.map(worker => worker.loaded))
