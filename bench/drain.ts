@@ -28,6 +28,7 @@ export async function drain(
   await Promise.all(workers.map(worker => worker.loaded))
   await setting.database.settle()
   const broken = Promise.race(workers.map(worker => worker.broken))
+  broken.catch(() => undefined) // told to whoever waits for it
   const ran = () => workers.reduce((sum, worker) => sum + worker.ran, 0)
   const giveUpAt = performance.now() + LIMIT_MS
   const until = async (what: string, isDone: () => boolean | Promise<boolean>) => {

@@ -46,7 +46,7 @@ interface Waiting {
 
 function openPool(connectionString: string, max: number): pg.Pool {
   const pool = new pg.Pool({ connectionString, max })
-  pool.on('error', error => console.error('floor, pool:', error.message))
+  pool.on('error', error => pool.ending || console.error('floor, pool:', error.message))
   return pool
 }
 
