@@ -1,4 +1,7 @@
-/** A relay process: `relay-process.ts <RelayOrder as JSON>`. Runs what a peer wants beside its producers and workers, until it is killed. */
+/**
+ * A relay process: `relay-process.ts <RelayOrder as JSON>`. Runs what a peer wants beside its producers and workers,
+ * until it is killed.
+ */
 import { knownPeer } from './peers/known-peers.ts'
 import type { Surroundings } from './peers/peer.ts'
 

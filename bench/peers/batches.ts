@@ -1,4 +1,7 @@
-/** Owns the floor's group commit: what comes while all lanes are busy makes up the next batch, so a lone item never waits for one to fill. */
+/**
+ * Owns the floor's group commit: what comes while all lanes are busy makes up the next batch, so a lone item never waits
+ * for one to fill.
+ */
 export function createBatches<Item>(
   lanes: number,
   most: number,

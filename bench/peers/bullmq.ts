@@ -1,4 +1,4 @@
-/** BullMQ on Redis, 50 jobs at once, the fastest setting we found for it; under light load the worker it makes by default. */
+/** BullMQ on Redis, 50 jobs at once, the fastest setting we found for it; under light load its default worker. */
 import { Queue, Worker } from 'bullmq'
 import type { JobData } from '../job-data.ts'
 import { type OpenPeer, redisOf } from './peer.ts'

@@ -1,7 +1,7 @@
 /**
- * The floor: the least that is fronted by Redis and durable in Postgres, a yardstick for what longshore could reach here. It is no queue: no
- * retries, no leases, no recovery. Jobs are inserted in batches and their ids pushed to a Redis list; a worker pops ids,
- * claims them by an update and marks what ran as done by another.
+ * The floor: the least that is fronted by Redis and durable in Postgres, a yardstick for what longshore could reach here.
+ * It is no queue: no retries, no leases, no recovery. Jobs are inserted in batches and their ids pushed to a Redis list;
+ * a worker pops ids, claims them by an update and marks what ran as done by another.
  */
 import { Redis } from 'ioredis'
 import pg from 'pg'
@@ -21,8 +21,8 @@ const WAIT_SECONDS = 2
 const INSTALL = `
   create schema floor;
   create table floor.jobs (
-    id bigint primary key, state smallint not null default 0, attempts smallint not null default 0, payload jsonb not null,
-    created_at timestamptz not null default now(), started_at timestamptz, finished_at timestamptz, worker int
+    id bigint primary key, state smallint not null default 0, attempts smallint not null default 0,
+    payload jsonb not null, created_at timestamptz not null default now(), started_at timestamptz, finished_at timestamptz, worker int
   ) with (fillfactor = 60);`
 const INSERT = {
   name: 'insert',

@@ -29,7 +29,7 @@ export interface Peer {
   startWorker(onJob: (data: JobData) => void, number: number): Promise<Running>
   /** Runs beside producers and workers in a process of its own, where a peer has such a thing. */
   startRelay?(): Promise<Running>
-  /** Jobs that have not ended, as the store knows them that decides: SQL that yields one number `n`, or a look at Redis. */
+  /** Jobs that have not ended, as the deciding store knows them: SQL that yields one number `n`, or a look at Redis. */
   readonly countUnfinished: string | ((redis: Redis) => Promise<number>)
 }
 

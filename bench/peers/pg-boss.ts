@@ -1,6 +1,6 @@
 /**
- * pg-boss with large batches, which it completes in one statement each, the fastest settings we found for it. Paced jobs are announced by
- * its notify, which costs its producers something, so a backlog is drained without it.
+ * pg-boss with large batches, which it completes in one statement each, the fastest settings we found for it. Paced jobs
+ * are announced by its notify; that costs its producers something, so a backlog is stored and drained without it.
  */
 import { PgBoss } from 'pg-boss'
 import type { JobData } from '../job-data.ts'
