@@ -2,18 +2,21 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 
-/** Cores in use, 1 = one full core. `others`: whoever else is on this machine, kernel threads included. */
-export interface Cores {
-  postgres?: number
-  producer: number
-  workers: number
-  others?: number
-}
+/** What is accounted for. */
+export const PARTS = ['postgres', 'redis', 'relay', 'producer', 'workers'] as const
+export type Part = (typeof PARTS)[number]
 
-export interface Watched {
-  /** The postmaster; undefined when the server is not on this machine. */
-  postmaster: number | undefined
-  workers: readonly number[]
+/**
+ * Cores in use, 1 = one full core; a part that there is not, or that runs elsewhere, is left out. `others`: whoever else
+ * is on this machine, kernel threads included.
+ */
+export type Cores = Partial<Record<Part | 'others', number>>
+
+/** Process ids; undefined where there is none on this machine. */
+export interface WatchedServers {
+  readonly postmaster: number | undefined
+  readonly redis: number | undefined
+  readonly relay: number | undefined
 }
 
 /** More than this in the hands of others makes a round *noisy*. */
@@ -71,30 +74,37 @@ function readBusySeconds(): number {
 }
 
 /** Start watching; the returned function tells the cores used since. This process counts as the producer. */
-export function watchCpu(watched: Watched): () => Cores {
-  const read = () => {
+export function watchCpu(servers: WatchedServers, workers: readonly number[]): () => Cores {
+  const readOwn = (pid: number | undefined) => (pid === undefined ? undefined : (readProcess(pid)?.own ?? 0))
+  const readParts = (): Record<Part, number | undefined> => {
     const own = process.cpuUsage()
     return {
-      seconds: performance.now() / 1000,
+      postgres: servers.postmaster === undefined ? undefined : readTree(servers.postmaster),
+      redis: readOwn(servers.redis),
+      relay: readOwn(servers.relay),
       producer: (own.user + own.system) / 1e6,
-      workers: watched.workers.reduce((sum, pid) => sum + (readProcess(pid)?.own ?? 0), 0),
-      postgres: watched.postmaster === undefined ? undefined : readTree(watched.postmaster),
-      busy: hasProc ? readBusySeconds() : undefined,
+      workers: workers.reduce((sum, pid) => sum + (readOwn(pid) ?? 0), 0),
     }
   }
+  const read = () => ({
+    seconds: performance.now() / 1000,
+    parts: readParts(),
+    busy: hasProc ? readBusySeconds() : undefined,
+  })
   const before = read()
   return () => {
     const after = read()
     const seconds = after.seconds - before.seconds
-    const cores: Cores = {
-      producer: (after.producer - before.producer) / seconds,
-      workers: (after.workers - before.workers) / seconds,
+    const cores: Cores = {}
+    let known = 0
+    for (const part of PARTS) {
+      const [from, to] = [before.parts[part], after.parts[part]]
+      if (from === undefined || to === undefined) continue
+      cores[part] = (to - from) / seconds
+      known += cores[part]
     }
-    if (after.postgres === undefined || before.postgres === undefined) return cores
-    cores.postgres = (after.postgres - before.postgres) / seconds
-    if (after.busy === undefined || before.busy === undefined) return cores
-    const busy = (after.busy - before.busy) / seconds
-    cores.others = Math.max(0, busy - cores.producer - cores.workers - cores.postgres)
+    if (after.busy === undefined || before.busy === undefined || cores.postgres === undefined) return cores
+    cores.others = Math.max(0, (after.busy - before.busy) / seconds - known)
     return cores
   }
 }

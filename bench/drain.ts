@@ -18,13 +18,17 @@ export async function drain(
   jobs = setting.sizes.drainJobs,
 ): Promise<Measurement> {
   const producer = await setting.peer.openProducer()
-  await fill(producer, jobs, FILL_WIDTH)
-  await producer.close()
+  try {
+    await fill(producer, jobs, FILL_WIDTH)
+  } finally {
+    await producer.close()
+  }
 
   const workers = Array.from({ length: workerProcesses }, () => setting.forkWorker(jobs, jobs))
   await Promise.all(workers.map(worker => worker.loaded))
   await setting.database.settle()
   const broken = Promise.race(workers.map(worker => worker.broken))
+  broken.catch(() => undefined) // told to whoever waits for it
   const ran = () => workers.reduce((sum, worker) => sum + worker.ran, 0)
   const giveUpAt = performance.now() + LIMIT_MS
   const until = async (what: string, isDone: () => boolean | Promise<boolean>) => {

@@ -20,19 +20,20 @@ export interface Flags {
 
 export const USAGE = `npm run bench -- [flags]
 
-  --quick              smaller numbers, one round: about a minute
+  --quick              smaller numbers, one round: about three minutes with all peers
   --rounds <n>         rounds over all scenarios and peers (3)
   --set <name>         all (longshore beside its peers, the default) | itself (longshore with a feature beside longshore
                        without)
   --only <ids>         ${scenarios.map(scenario => scenario.id).join(',')}
-  --peers <names>      ${Object.keys(knownPeers).join(',')}
+  --peers <names>      ${Object.keys(knownPeers).join(',')} (all of them)
   --json               print the results as JSON
   --save               write them to bench/results/
   --profile <who>      worker | producer: the functions its time goes to, and the statements Postgres's goes to
   --plans              write the plans of the hot functions to bench/plans/ instead
   --help
 
-DATABASE_URL measures on that server, in a database of its own; otherwise one is started.`
+DATABASE_URL measures on that server, in a database of its own; otherwise one is started. A Redis is
+always one of our own that keeps nothing on disk, started when a chosen peer needs it.`
 
 /** Undefined when only help was asked for. */
 export function readFlags(args: string[]): Flags | undefined {

@@ -52,17 +52,23 @@ export function forkWorker(order: WorkerOrder): ForkedWorker {
     if (report) return new Promise<never>(() => undefined)
     throw new Error(`the worker process ${child.pid} ended too early`)
   })
-  broken.catch(() => undefined) // told to whoever waits for it
+  /** Also told when nobody waits for it any more, which is no reason for this process to end. */
+  const orBroken = (promise: Promise<void>) => {
+    const either = Promise.race([promise, broken])
+    either.catch(() => undefined)
+    return either
+  }
+  broken.catch(() => undefined)
   return {
     pid: child.pid as number,
     get ran() {
       return ran
     },
-    loaded: Promise.race([loaded, broken]),
+    loaded: orBroken(loaded),
     begin() {
       child.send('begin')
     },
-    ready: Promise.race([ready, broken]),
+    ready: orBroken(ready),
     broken,
     async finish() {
       child.send('stop')

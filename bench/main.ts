@@ -5,8 +5,9 @@ import { type Database, openDatabase } from './database.ts'
 import { type Flags, readFlags, USAGE } from './flags.ts'
 import { knownPeer, OURS } from './peers/known-peers.ts'
 import { writePlans } from './plans/write-plans.ts'
-import { formatResult, formatSummary } from './print.ts'
+import { formatResult, formatSummary, formatUnmeasured } from './print.ts'
 import { formatProfiles, formatStatements } from './profile/print-profile.ts'
+import { openRedis, type RedisUnderTest } from './redis.ts'
 import { type Result, runRounds } from './rounds.ts'
 import { saveResults } from './save-results.ts'
 import type { Scenario } from './scenario.ts'
@@ -30,8 +31,19 @@ async function main(flags: Flags): Promise<void> {
       say(`${database.choice}; Node ${process.version}; ${availableParallelism()} cores, ${cpus()[0]?.model}`)
       if (flags.isPlans) return await plans(flags, database, build.folder)
       const peers = flags.scenarios.every(({ variants }) => variants) ? [OURS] : flags.peers
-      for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}`)
-      await run(flags, database, build.folder)
+      const redis = peers.some(peer => knownPeer(peer).needs.includes('redis'))
+        ? await openRedis()
+        : undefined
+      try {
+        if (redis) say(`${redis.choice}, nothing on disk`)
+        for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}`)
+        for (const { id, variants } of flags.scenarios) {
+          if (variants) say(`${id}: only ${OURS} beside itself, the other peers have no such thing`)
+        }
+        await run(flags, database, redis, build.folder)
+      } finally {
+        await redis?.stop()
+      }
     } finally {
       await database.stop()
     }
@@ -42,32 +54,40 @@ async function main(flags: Flags): Promise<void> {
 
 async function plans({ sizes }: Flags, database: Database, longshore: string): Promise<void> {
   const open = await knownPeer(OURS).load()
-  const { install } = await open({ postgres: database.url, longshore })
+  const { install } = await open({ postgres: database.url, longshore, load: 'backlog' })
   await writePlans({ database, sizes, install, say })
 }
 
-async function run(flags: Flags, database: Database, longshore: string): Promise<void> {
+async function run(
+  flags: Flags,
+  database: Database,
+  redis: RedisUnderTest | undefined,
+  longshore: string,
+): Promise<void> {
   const onResult = async (result: Result, scenario: Scenario, profiles: string | undefined) => {
     say(formatResult(result, scenario))
     if (!profiles) return
     console.log(`\n${formatProfiles(profiles, result.jobs)}\n`)
     if (database.hasStatements) console.log(`${await formatStatements(database, result.jobs)}\n`)
   }
-  const results = await runRounds({
+  const { results, unmeasured } = await runRounds({
     scenarios: flags.scenarios,
     peers: flags.peers,
     sizes: flags.sizes,
     database,
-    surroundings: { postgres: database.url, longshore },
+    redis,
+    longshore,
     profile: flags.profile,
     onStart: (round, scenario, side) =>
       hint(`round ${round} of ${flags.sizes.rounds}: ${scenario.question}, ${side} …`),
     onResult,
+    onUnmeasured: one => say(formatUnmeasured(one)),
   })
-  const summary = summarize(flags.scenarios, flags.peers, results)
+  const summary = summarize(flags.scenarios, flags.peers, { results, unmeasured })
   const whole = {
     at: new Date().toISOString(),
     postgres: database.choice,
+    ...(redis ? { redis: redis.choice } : {}),
     node: process.version,
     machine: `${availableParallelism()} cores, ${cpus()[0]?.model}`,
     sizes: flags.sizes,

@@ -5,6 +5,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { keepInFlight } from './in-flight.ts'
 import { jobData, jobDataList } from './job-data.ts'
+import type { PeerProducer } from './peers/peer.ts'
 import type { Figure, Measurement, Setting } from './scenario.ts'
 import { quantile } from './statistics.ts'
 import { checkTallies } from './tally.ts'
@@ -12,6 +13,7 @@ import { beginStretch } from './timed-stretch.ts'
 
 export const PACED_FIGURES = [
   { name: 'start p50', unit: 'ms', better: 'lower' },
+  { name: 'start p95', unit: 'ms', better: 'lower' },
   { name: 'start p99', unit: 'ms', better: 'lower' },
   { name: 'enqueue p50', unit: 'ms', better: 'lower' },
   { name: 'enqueue p99', unit: 'ms', better: 'lower' },
@@ -26,8 +28,21 @@ const LIMIT_MS = 60_000
 
 export async function pace(setting: Setting, perSecond: number, forMs: number): Promise<Measurement> {
   const jobs = Math.round((perSecond * forMs) / 1000)
-  const total = jobs + WARM_BULK + WARM_SINGLE
   const producer = await setting.peer.openProducer()
+  try {
+    return await paceWith(producer, setting, perSecond, jobs)
+  } finally {
+    await producer.close()
+  }
+}
+
+async function paceWith(
+  producer: PeerProducer,
+  setting: Setting,
+  perSecond: number,
+  jobs: number,
+): Promise<Measurement> {
+  const total = jobs + WARM_BULK + WARM_SINGLE
   const worker = setting.forkWorker(total, jobs)
   await worker.loaded
   worker.begin()
@@ -65,11 +80,11 @@ export async function pace(setting: Setting, perSecond: number, forMs: number): 
   await Promise.all(adds)
   await untilRan(total)
   const report = await worker.finish()
-  await producer.close()
   checkTallies(total, [report])
   const startMs = report.latenciesUs.map(us => us / 1000)
   const figures = {
     'start p50': quantile(startMs, 0.5),
+    'start p95': quantile(startMs, 0.95),
     'start p99': quantile(startMs, 0.99),
     'enqueue p50': quantile(enqueueMs, 0.5),
     'enqueue p99': quantile(enqueueMs, 0.99),

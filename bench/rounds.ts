@@ -4,8 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { NOISE_CORES, untilQuiet } from './cpu.ts'
 import type { Database } from './database.ts'
-import { knownPeer, OURS } from './peers/known-peers.ts'
+import { forkRelay } from './fork-relay.ts'
+import { isOurs, knownPeer, OURS } from './peers/known-peers.ts'
 import type { Surroundings } from './peers/peer.ts'
+import type { RedisUnderTest } from './redis.ts'
 import { createSetting, type Measurement, type Scenario } from './scenario.ts'
 import { sidesOf } from './sides.ts'
 import type { Sizes } from './sizes.ts'
@@ -19,20 +21,35 @@ export interface Result extends Measurement {
   isNoisy: boolean
 }
 
+/** A peer could not do it: said in the results, so that nobody takes it for forgotten. */
+export interface Unmeasured {
+  round: number
+  scenario: string
+  side: string
+  reason: string
+}
+
 export interface RunOptions {
   scenarios: readonly Scenario[]
   peers: readonly string[]
   sizes: Sizes
   database: Database
-  surroundings: Surroundings
+  /** Where a peer needs one. */
+  redis: RedisUnderTest | undefined
+  /** Folder of the built longshore. */
+  longshore: string
   profile: 'worker' | 'producer' | undefined
   onStart: (round: number, scenario: Scenario, side: string) => void
   /** The database is still as the measurement left it; `profiles` is a folder, where they were asked for. */
   onResult: (result: Result, scenario: Scenario, profiles: string | undefined) => Promise<void>
+  onUnmeasured: (unmeasured: Unmeasured) => void
 }
 
-export async function runRounds(options: RunOptions): Promise<Result[]> {
+export async function runRounds(
+  options: RunOptions,
+): Promise<{ results: Result[]; unmeasured: Unmeasured[] }> {
   const results: Result[] = []
+  const unmeasured: Unmeasured[] = []
   for (let round = 1; round <= options.sizes.rounds; round++) {
     for (const scenario of options.scenarios) {
       const sides = sidesOf(scenario, options.peers)
@@ -41,7 +58,17 @@ export async function runRounds(options: RunOptions): Promise<Result[]> {
         const side = sides[(i + round - 1) % sides.length] as string
         options.onStart(round, scenario, side)
         const profiles = options.profile && mkdtempSync(join(tmpdir(), `longshore-profile-${scenario.id}-`))
-        const measured = await measure(options, scenario, side, profiles)
+        let measured: Measurement
+        try {
+          measured = await measure(options, scenario, side, profiles)
+        } catch (cause) {
+          const reason = (cause as Error).message
+          if (scenario.variants || isOurs(side))
+            throw new Error(`${scenario.id}, ${side}: ${reason}`, { cause })
+          unmeasured.push({ round, scenario: scenario.id, side, reason })
+          options.onUnmeasured({ round, scenario: scenario.id, side, reason })
+          continue
+        }
         const isNoisy = (measured.cores.others ?? 0) > NOISE_CORES
         const result: Result = { round, scenario: scenario.id, side, ...measured, isNoisy }
         results.push(result)
@@ -49,7 +76,7 @@ export async function runRounds(options: RunOptions): Promise<Result[]> {
       }
     }
   }
-  return results
+  return { results, unmeasured }
 }
 
 async function measure(
@@ -58,24 +85,40 @@ async function measure(
   side: string,
   profiles: string | undefined,
 ): Promise<Measurement> {
-  const { database, sizes } = options
+  const { database, sizes, longshore } = options
   const variant = scenario.variants?.find(({ name }) => name === side)
   const peerName = variant ? OURS : side
-  const surroundings = variant
-    ? { ...options.surroundings, workload: variant.workload }
-    : options.surroundings
+  const { needs, load } = knownPeer(peerName)
+  const redis = needs.includes('redis') ? options.redis : undefined
+  const surroundings: Surroundings = {
+    postgres: database.url,
+    longshore,
+    load: scenario.load ?? 'backlog',
+    ...(redis ? { redis: redis.url } : {}),
+    ...(variant ? { workload: variant.workload } : {}),
+  }
   const profile = options.profile && profiles ? { who: options.profile, folder: profiles } : undefined
-  const open = await knownPeer(peerName).load()
+  const open = await load()
   const peer = await open(surroundings)
-  await database.reset()
+  await Promise.all([database.reset(), options.redis?.reset()])
   await peer.install()
+  const relay = peer.startRelay && (await forkRelay({ peer: peerName, surroundings }))
   await untilQuiet(sizes.patienceMs)
-  const setting = createSetting({ peerName, side, peer, surroundings, database, sizes, profile })
+  const setting = createSetting({
+    peerName,
+    side,
+    peer,
+    surroundings,
+    database,
+    redis,
+    relayPid: relay?.pid,
+    sizes,
+    profile,
+  })
   try {
     return await scenario.measure(setting)
-  } catch (cause) {
-    throw new Error(`${scenario.id}, ${side}: ${(cause as Error).message}`, { cause })
   } finally {
     setting.killWorkers()
+    relay?.kill()
   }
 }

@@ -1,8 +1,9 @@
-/** Owns what a scenario is: one question, asked of one peer at a time in a database of its own. */
-import type { Cores } from './cpu.ts'
+/** Owns what a scenario is: one question, asked of one peer at a time in stores of its own. */
+import type { Cores, WatchedServers } from './cpu.ts'
 import type { Database } from './database.ts'
 import { type ForkedWorker, forkWorker } from './fork-worker.ts'
-import type { Peer, Surroundings } from './peers/peer.ts'
+import type { Load, Peer, Surroundings } from './peers/peer.ts'
+import type { RedisUnderTest } from './redis.ts'
 import type { Sizes } from './sizes.ts'
 import type { Variant } from './workload.ts'
 
@@ -28,9 +29,11 @@ export interface Scenario {
   readonly id: string
   readonly question: string
   readonly figures: readonly Figure[]
+  /** What the peers are set for. Default: a backlog. */
+  readonly load?: Load
   /** Longshore beside itself, in place of peers. Ratios are against the last one. */
   readonly variants?: readonly Variant[]
-  /** The peer is installed in an empty database. Throws when a job is lost or runs twice. */
+  /** The peer is installed in empty stores. Throws when a job is lost or runs twice. */
   measure(setting: Setting): Promise<Measurement>
 }
 
@@ -41,6 +44,8 @@ export interface Setting {
   readonly side: string
   readonly database: Database
   readonly sizes: Sizes
+  /** For CPU accounting. */
+  readonly servers: WatchedServers
   /** Folder for CPU profiles of this process, taken over the timed stretch. */
   readonly profileProducerInto: string | undefined
   forkWorker(total: number, measured: number): ForkedWorker
@@ -53,16 +58,19 @@ export function createSetting(given: {
   peer: Peer
   surroundings: Surroundings
   database: Database
+  redis: RedisUnderTest | undefined
+  relayPid: number | undefined
   sizes: Sizes
   profile: { who: 'worker' | 'producer'; folder: string } | undefined
 }): Setting & { killWorkers(): void } {
-  const { peerName, side, peer, surroundings, database, sizes, profile } = given
+  const { peerName, side, peer, surroundings, database, redis, relayPid, sizes, profile } = given
   const workers: ForkedWorker[] = []
   return {
     peer,
     side,
     database,
     sizes,
+    servers: { postmaster: database.postmaster, redis: redis?.pid, relay: relayPid },
     profileProducerInto: profile?.who === 'producer' ? profile.folder : undefined,
     forkWorker(total, measured) {
       const worker = forkWorker({
@@ -77,8 +85,13 @@ export function createSetting(given: {
       return worker
     },
     async countUnfinished() {
-      const [row] = await database.query(peer.countUnfinished)
-      return row?.['n'] as number
+      const { countUnfinished } = peer
+      if (typeof countUnfinished === 'string') {
+        const [row] = await database.query(countUnfinished)
+        return row?.['n'] as number
+      }
+      if (!redis) throw new Error(`${peerName} has no Redis to count jobs in`)
+      return countUnfinished(redis.client)
     },
     killWorkers() {
       for (const worker of workers) worker.kill()

@@ -1,19 +1,26 @@
 /** Owns who is compared in a scenario: the peers, or the scenario's own variants of longshore. */
-import { OURS, REFERENCE } from './peers/known-peers.ts'
+import { isOurs } from './peers/known-peers.ts'
 import type { Scenario } from './scenario.ts'
 
 export const sidesOf = (scenario: Scenario, peers: readonly string[]): readonly string[] =>
   scenario.variants?.map(variant => variant.name) ?? peers
 
-/** Which sides have a ratio, and against whom. */
-export function comparedIn(
-  scenario: Scenario,
-  peers: readonly string[],
-): { compared: readonly string[]; reference: string } {
-  if (!scenario.variants) {
-    const isComplete = peers.includes(OURS) && peers.includes(REFERENCE)
-    return { compared: isComplete ? [OURS] : [], reference: REFERENCE }
-  }
-  const sides = sidesOf(scenario, peers)
-  return { compared: sides.slice(0, -1), reference: sides.at(-1) as string }
+/** A ratio: of whom, and to whom. */
+export interface Pair {
+  readonly side: string
+  readonly to: string
 }
+
+/** Each longshore is compared with each other peer, and variants with the last one of them. */
+export function pairsIn(scenario: Scenario, peers: readonly string[]): readonly Pair[] {
+  if (!scenario.variants) return pairsOfPeers(peers)
+  const sides = sidesOf(scenario, peers)
+  return sides.slice(0, -1).map(side => ({ side, to: sides.at(-1) as string }))
+}
+
+export const pairsOfPeers = (peers: readonly string[]): readonly Pair[] =>
+  peers
+    .filter(isOurs)
+    .flatMap((side, i, ours) =>
+      peers.filter(to => !ours.slice(0, i + 1).includes(to)).map(to => ({ side, to })),
+    )

@@ -1,4 +1,4 @@
-/** Owns how much is measured: enough for a figure that holds, or (`--quick`) for a look in about a minute. */
+/** Owns how much is measured: enough for a figure that holds, or (`--quick`) for a look in about three minutes. */
 export interface Sizes {
   readonly rounds: number
   /** How long single enqueues are counted. */

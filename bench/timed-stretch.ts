@@ -11,7 +11,7 @@ export interface TimedStretch {
 export async function beginStretch(setting: Setting, workerPids: readonly number[]): Promise<TimedStretch> {
   const into = setting.profileProducerInto
   const profile = into === undefined ? undefined : await startProfile()
-  const coresSince = watchCpu({ postmaster: setting.database.postmaster, workers: workerPids })
+  const coresSince = watchCpu(setting.servers, workerPids)
   const startUs = nowUs()
   return {
     async end() {

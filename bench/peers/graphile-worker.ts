@@ -21,7 +21,8 @@ const logger = new Logger(() => (level, message) => {
 /** It asks for error listeners on the pool and on each of its clients. */
 function openPool(connectionString: string, max: number): pg.Pool {
   const pool = new pg.Pool({ connectionString, max })
-  const tell = (error: Error) => console.error('graphile-worker, pool:', error.message)
+  // Once it has ended, the database may be dropped before its connections are gone.
+  const tell = (error: Error) => pool.ending || console.error('graphile-worker, pool:', error.message)
   pool.on('error', tell)
   pool.on('connect', client => client.on('error', tell))
   return pool

@@ -8,5 +8,6 @@ export const latency: Scenario = {
   id: 'latency',
   question: 'P6 one job each 20 ms',
   figures: PACED_FIGURES,
+  load: 'light',
   measure: setting => pace(setting, ONE_EACH_20_MS, setting.sizes.lightLoadMs),
 }

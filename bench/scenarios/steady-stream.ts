@@ -6,5 +6,6 @@ export const stream: Scenario = {
   id: 'stream',
   question: 'P7 1,000 single enqueues a second',
   figures: PACED_FIGURES,
+  load: 'stream',
   measure: setting => pace(setting, 1000, setting.sizes.streamMs),
 }

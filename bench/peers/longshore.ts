@@ -1,4 +1,7 @@
-/** longshore without Redis, all settings at their defaults; with the tasks, limits and constraints of a workload. */
+/**
+ * longshore, all settings at their defaults; with the tasks, limits and constraints of a workload. Given a Redis, its
+ * producers and workers get it too, and a relay runs beside them; without one it is in direct mode.
+ */
 import pg from 'pg'
 import type { JobData } from '../job-data.ts'
 import type { OpenPeer } from './peer.ts'
@@ -6,9 +9,10 @@ import type { OpenPeer } from './peer.ts'
 type Longshore = typeof import('../../src/index.ts')
 type Constraints = Readonly<Record<string, string>>
 
-export const openLongshoreDirect: OpenPeer = async surroundings => {
+export const openLongshore: OpenPeer = async surroundings => {
   const longshore: Longshore = await import(`${surroundings.longshore}/dist/index.js`)
-  const { postgres, workload = {} } = surroundings
+  const { postgres, redis, workload = {} } = surroundings
+  const stores = { postgres, ...(redis === undefined ? {} : { redis }) }
   const { limited, constraints } = workload
   const tasks = Array.from({ length: workload.tasks ?? 1 }, (_, n) =>
     longshore.defineTask<JobData>({
@@ -33,7 +37,7 @@ export const openLongshoreDirect: OpenPeer = async surroundings => {
       if (workload.sql !== undefined) await query(workload.sql)
     },
     async openProducer() {
-      const producer = longshore.createProducer({ postgres, tasks })
+      const producer = longshore.createProducer({ ...stores, tasks })
       const addMany = (list: readonly JobData[]): Promise<unknown> => {
         if (constraints) return query(ENQUEUE, enqueueArguments(constraints, list))
         if (tasks.length === 1) return producer.enqueueMany(noop, list)
@@ -50,7 +54,7 @@ export const openLongshoreDirect: OpenPeer = async surroundings => {
     },
     async startWorker(onJob, number) {
       const handlers = tasks.map(task => task.handle(job => onJob(job.payload)))
-      const worker = longshore.createWorker({ postgres, handlers })
+      const worker = longshore.createWorker({ ...stores, handlers })
       const { id } = await worker.start()
       const own = workload.properties?.[number % workload.properties.length]
       if (own) {
@@ -62,6 +66,15 @@ export const openLongshoreDirect: OpenPeer = async surroundings => {
       }
       return worker
     },
+    ...(redis === undefined
+      ? {}
+      : {
+          async startRelay() {
+            const relay = longshore.createRelay(stores)
+            await relay.start()
+            return relay
+          },
+        }),
     countUnfinished: 'select count(*)::int as n from longshore.jobs',
   }
 }
