@@ -4,13 +4,13 @@
 --- @key root
 --- @arg generation
 --- @arg worker
---- @items           id, answer, lane, score, token
+--- @items           id, answer, lane, score, token; without a lane: as it was when it was taken, since the claim's answer is not known
 --- @returns         {code, bells}
 if not generation or generation ~= arg.generation then return { 'LOST', 0 } end
 for at = items, #ARGV, 5 do
   local id = ARGV[at]
   local record = redis.call('HGET', prefix .. 'taken', id)
-  local taker, number = string.match(record or '', '^(%S+) (%S+)')
+  local taker, number, token, score = string.match(record or '', '^(%S+) (%S+) (%S+) %S+ (%S+)')
   -- If it is not there, the relay or somebody else knows better.
   if taker == arg.worker then
     redis.call('HDEL', prefix .. 'taken', id)
@@ -20,7 +20,11 @@ for at = items, #ARGV, 5 do
       add_slots(lane.key_limit, 1)
       touched[number] = true
     end
-    place(id, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], 'hint')
+    if ARGV[at + 2] == '' then
+      place(id, number, score, token, 'hint')
+    else
+      place(id, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], 'hint')
+    end
   end
 end
 finish()

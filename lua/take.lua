@@ -9,8 +9,9 @@
 --- @arg limit       how many at most
 --- @arg running     how many it runs
 --- @arg freed       lane, count, lane, count, …: ended runs of lanes under limits, and jobs it took in vain
+--- @arg ending      lane, count, …: runs under limits that end with the very claim that follows; their slots are for it alone
 --- @items           ids that it took earlier and claimed, or found gone
---- @returns         {code, ids, lanes}; code OK | LOST (another generation) | UNKNOWN (it is not registered)
+--- @returns         {code, ids, lanes, lanes under limits among them, how many of `ending` were used in each}; code OK | LOST (another generation) | UNKNOWN (it is not registered)
 if not generation or generation ~= arg.generation then return { 'LOST' } end
 if redis.call('HEXISTS', prefix .. 'workers', arg.worker) == 0 then return { 'UNKNOWN' } end
 local limit = tonumber(arg.limit)
@@ -44,7 +45,7 @@ do
     end
     local lane = lane_of(number)
     if lane then
-      for _, which in ipairs({ lane.limit or lane.key_limit, lane.limit and lane.key_limit }) do
+      for _, which in ipairs(lane.limits) do
         if free_of(which) <= 0 then opened[which] = true end
         add_slots(which, tonumber(item))
         if which == lane.key_limit then touched[number] = true end
@@ -114,6 +115,19 @@ local function begin(key, lane, size)
   return true
 end
 
+local spare, spare_used = {}, {}
+do
+  local number
+  each(arg.ending, function(item)
+    if not number then
+      number = item
+    else
+      spare[number] = tonumber(item)
+      number = nil
+    end
+  end)
+end
+
 local picked, is_picked = {}, {}
 local skipped = {}
 local is_queue_done, has_walked = false, false
@@ -126,15 +140,21 @@ end
 
 if limit > 0 then
   is_queue_done = not begin(me.queue, nil, limit)
+  local has_begun = {}
   each(me.limited, function(kind)
     local heads = redis.call('ZRANGE', prefix .. 'heads:' .. kind, 0, limit - 1)
     for _, number in ipairs(heads) do
       local lane = lane_of(number)
-      if lane and free_of(lane.limit) > 0 then
+      if lane and (free_of(lane.limit) > 0 or spare[number]) then
+        has_begun[number] = true
         begin(lane.home, lane, math.max(4, math.ceil(limit / #heads)))
       end
     end
   end)
+  for number in pairs(spare) do
+    local lane = not has_begun[number] and lane_of(number)
+    if lane then begin(lane.home, lane, limit) end
+  end
 end
 
 while #picked < limit do
@@ -157,9 +177,13 @@ while #picked < limit do
   if not lane then
     pick(id)
   elseif is_limited(lane) then
-    if free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 then
+    if (spare[lane.number] or 0) > 0 then
       pick(id)
-      for _, which in ipairs({ lane.limit or lane.key_limit, lane.limit and lane.key_limit }) do
+      spare[lane.number] = spare[lane.number] - 1
+      spare_used[lane.number] = (spare_used[lane.number] or 0) + 1
+    elseif free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 then
+      pick(id)
+      for _, which in ipairs(lane.limits) do
         free_slots[which] = free_of(which) - 1
         used[which] = true
       end
@@ -228,11 +252,17 @@ if limit > 0 then
     if me.bound_score and redis.call('ZCARD', me.queue) == 0 then set_worker_bound(me, '-1', '') end
     redis.call('ZREM', prefix .. 'idle', me.id)
   end
-elseif redis.call('ZSCORE', prefix .. 'idle', me.id) then
-  redis.call('ZREM', prefix .. 'idle', me.id)
 end
 for which in pairs(opened) do
   if free_of(which) > 0 then open(which) end
 end
 finish()
-return { 'OK', picked, numbers }
+local under, under_used, is_told = {}, {}, {}
+for _, number in ipairs(numbers) do
+  if not is_told[number] and is_limited(lane_of(number)) then
+    is_told[number] = true
+    under[#under + 1] = number
+    under_used[#under_used + 1] = spare_used[number] or 0
+  end
+end
+return { 'OK', picked, numbers, under, under_used }

@@ -45,8 +45,10 @@ local function lane_of(number)
     local got = redis.call('HMGET', prefix .. 'lane-facts:' .. number, 'kind', 'limit', 'key-limit', 'bound-score', 'bound-id')
     lane = got[1] and {
       number = number, kind = got[1], limit = got[2], key_limit = got[3], bound_score = got[4], bound_id = got[5],
-      home = prefix .. 'lane:' .. number,
+      home = prefix .. 'lane:' .. number, limits = {},
     } or false
+    if got[2] then table.insert(lane.limits, got[2]) end
+    if got[3] then table.insert(lane.limits, got[3]) end
     lanes[number] = lane
   end
   return lane or nil

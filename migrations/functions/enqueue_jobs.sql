@@ -5,10 +5,11 @@
 -- A shape: {queue, task, tag, constraintTag, concurrencyKey, maxAttempts, priority, runAt (ms since 1970) or delayMs or
 -- neither}.
 -- p_checked: the caller cannot be sure that the ids are new (it chose them, or it tries again after an unclear
--- failure): jobs that exist or have finished are left alone. Returns the ids of the jobs that were made.
+-- failure): jobs that exist or have finished are left alone. Returns the ids of the jobs that were made, and for each shape where
+-- its jobs stand and whether they are ready.
 create function longshore.enqueue_jobs(
   p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_checked boolean
-) returns uuid[]
+) returns table (made uuid[], lanes int[], scores bigint[], is_ready boolean[])
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -116,6 +117,10 @@ begin
   if v_soon then
     perform pg_notify('longshore.due', '');
   end if;
-  return v_ids;
+  made := v_ids;
+  lanes := v_lanes;
+  scores := v_scores;
+  is_ready := array(select s.state = 'ready' from unnest(v_states) with ordinality as s(state, no) order by s.no);
+  return next;
 end
 $$;

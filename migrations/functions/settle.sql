@@ -2,7 +2,7 @@
 -- are any; p_others lists what ended otherwise: {id, token, outcome: failed | retry | released, error, delayMs}.
 -- Each write is fenced by (worker, lease token). Waits for nobody longer than its lock_timeout. Returns only what was
 -- not settled: `busy` (somebody holds the row: try again, alone) and `lost` (the lease is gone: nothing was changed);
--- and, as `held`, the slots that the ended runs held, for the caller to free or to use again. A job that somebody cancelled
+-- and, as `held`, the slots that the ended runs held, for the caller to free or to use again; and, as `ready`, what may run again at once. A job that somebody cancelled
 -- meanwhile ends as cancelled, whatever its outcome.
 create function longshore.settle(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb

@@ -1,4 +1,4 @@
--- Settle runs that did not succeed, one by one: see settle.
+-- Settle runs that did not succeed, one by one: see settle. Answers `ready` for those that may run again at once.
 create function longshore.settle_others(p_worker int, p_others jsonb)
 returns table (id uuid, answer text, lane int, slot smallint, key_slot smallint)
 language plpgsql volatile
@@ -49,6 +49,9 @@ begin
       return query select null::uuid, 'held'::text, v_job.lane, v_job.slot, v_job.key_slot;
     end if;
   end loop;
-  perform longshore.note_changes(v_ready) where v_ready <> '{}';
+  if v_ready <> '{}' then
+    perform longshore.note_changes(v_ready);
+    return query select r.id, 'ready'::text, null::int, null::smallint, null::smallint from unnest(v_ready) as r(id);
+  end if;
 end
 $$;

@@ -7,24 +7,41 @@ import { inSchema } from './schema-name.ts'
 
 export interface NewJob {
   id: JobId
+  queue: string
   /** JSON text: what jobs of one call have in common, see `Shape`. Equal texts travel once. */
   shape: string
   /** JSON text. */
   payload: string
 }
 
+/** A job that is ready as soon as its transaction commits, and where it stands. */
+export interface MadeReady {
+  id: JobId
+  queue: string
+  lane: number
+  score: string
+}
+
+export interface Enqueued {
+  /** The ids that were made, or undefined where all of them are new by construction. */
+  made: Set<string> | undefined
+  /** Only where asked for. */
+  ready: MadeReady[]
+}
+
 export const shapeText = (shape: Shape): string => JSON.stringify(shape)
 
 /**
- * Insert jobs. `isChecked`: the ids may be known already, then those jobs are left alone. Returns the ids that were
- * made, or undefined where all of them are new by construction.
+ * Insert jobs. `isChecked`: the ids may be known already, then those jobs are left alone. `wantsReady`: say which of them are
+ * ready.
  */
 export async function enqueueJobs(
   db: Queryable,
   schema: string,
   jobs: NewJob[],
   isChecked: boolean,
-): Promise<Set<string> | undefined> {
+  wantsReady = false,
+): Promise<Enqueued> {
   const numbers = new Map<string, number>()
   const shapeNumbers = jobs.map(job => {
     let number = numbers.get(job.shape)
@@ -34,9 +51,11 @@ export async function enqueueJobs(
     }
     return number
   })
-  const text = isChecked
-    ? 'select longshore.enqueue_jobs($1, $2, $3, $4, true)::text[] as made'
-    : 'select from longshore.enqueue_jobs($1, $2, $3, $4, false)'
+  const columns = [
+    ...(isChecked ? ['made::text[] as made'] : []),
+    ...(wantsReady ? ['lanes', 'scores::text[] as scores', 'is_ready'] : []),
+  ].join(', ')
+  const text = `select ${columns} from longshore.enqueue_jobs($1, $2, $3, $4, ${isChecked})`
   try {
     const { rows } = await db.query(inSchema(schema, text), [
       `[${[...numbers.keys()].join(',')}]`,
@@ -44,10 +63,29 @@ export async function enqueueJobs(
       numbers.size === 1 ? null : `{${shapeNumbers.join(',')}}`,
       jobs.map(job => job.payload).join('\n'),
     ])
-    return isChecked ? new Set(rows[0]?.['made'] as string[]) : undefined
+    const made = isChecked ? new Set(rows[0]?.['made'] as string[]) : undefined
+    return { made, ready: wantsReady ? readyOf(jobs, shapeNumbers, made, rows[0]) : [] }
   } catch (error) {
     return explainRefusedConstraint(error)
   }
+}
+
+function readyOf(
+  jobs: readonly NewJob[],
+  shapeNumbers: readonly number[],
+  made: ReadonlySet<string> | undefined,
+  row: Record<string, unknown> | undefined,
+): MadeReady[] {
+  const {
+    lanes,
+    scores,
+    is_ready: isReady,
+  } = row as { lanes: number[]; scores: string[]; is_ready: boolean[] }
+  return jobs.flatMap((job, n) => {
+    const shape = (shapeNumbers[n] as number) - 1
+    if (!isReady[shape] || made?.has(job.id) === false) return []
+    return [{ id: job.id, queue: job.queue, lane: lanes[shape] as number, score: scores[shape] as string }]
+  })
 }
 
 /** Make sure that the lane for jobs of this shape exists. Not for a connection inside a user's transaction. */

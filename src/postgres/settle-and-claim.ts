@@ -38,22 +38,57 @@ export interface Exchange {
    * again in a moment; `more`: look again at once; `full`: jobs wait for a limit, and a slot that is freed rings.
    */
   wait: 'dead' | 'busy' | 'more' | 'full' | null
+  /** Named by Redis, ready, and not handed over. What is neither claimed nor here is gone. */
+  refused: (ReadyAgain & { answer: 'busy' | 'full' | 'moved' })[]
+  /** What the settled runs made ready. */
+  ready: ReadyAgain[]
+}
+
+/** A ready job and its true place. */
+export interface ReadyAgain {
+  id: JobId
+  lane: number
+  score: string
+  leaseToken: string
+}
+
+/** Jobs that Redis named for this worker. */
+export interface Named {
+  ids: readonly JobId[]
+  lanes: readonly number[]
 }
 
 const CALL = 'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6)'
+const CALL_THESE = 'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6, $7, $8)'
 
-/** Settle `outcomes` and claim at most `limit` jobs. Safe to repeat: what was settled before is not settled again. */
+/**
+ * Settle `outcomes` and claim at most `limit` jobs, or those that were named. Safe to repeat: what was settled before is not
+ * settled again.
+ */
 export async function settleAndClaim(
   db: TextQueryable,
   schema: string,
   workerId: number,
   outcomes: readonly Outcome[],
   limit: number,
+  named?: Named,
 ): Promise<Exchange> {
-  const [row] = await db.queryTexts(inSchema(schema, CALL), [workerId, ...settleArguments(outcomes), limit])
+  const values = [workerId, ...settleArguments(outcomes), limit]
+  const [row] = named
+    ? await db.queryTexts(inSchema(schema, CALL_THESE), [
+        ...values,
+        `{${named.ids.join(',')}}`,
+        `{${[...new Set(named.lanes)].join(',')}}`,
+      ])
+    : await db.queryTexts(inSchema(schema, CALL), values)
   if (!row) throw new Error('settle_and_claim answered nothing')
-  const [busy, lost, wait, , alone, ...claim] = row
+  const [busy, lost, wait, ready, refused, alone, ...claim] = row
   return {
+    refused: (refused?.split(',') ?? []).map(item => {
+      const [id, answer, ...place] = item.split(' ')
+      return { ...toReady([id, ...place]), answer: answer as 'busy' | 'full' | 'moved' }
+    }),
+    ready: (ready?.split(',') ?? []).map(item => toReady(item.split(' '))),
     claimed: toClaimedJobs(claim as string[], alone?.split(',') ?? NOBODY),
     busy: new Set(busy?.split(',')),
     lost: new Set(lost?.split(',')),
@@ -62,6 +97,13 @@ export async function settleAndClaim(
 }
 
 const NOBODY: readonly string[] = []
+
+const toReady = ([id, lane, score, leaseToken]: (string | undefined)[]): ReadyAgain => ({
+  id: id as JobId,
+  lane: Number(lane),
+  score: String(score),
+  leaseToken: String(leaseToken),
+})
 
 /** A claim travels as one row of joined texts, see `settle_and_claim.sql`. */
 function toClaimedJobs(

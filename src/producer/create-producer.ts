@@ -13,12 +13,15 @@ import { type CancelAnswer, cancelJobs } from '../postgres/cancel-jobs.ts'
 import { type ChangeAnswer, changeJob } from '../postgres/change-job.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
-import { enqueueJobs, makeLane, type NewJob, shapeText } from '../postgres/enqueue-jobs.ts'
+import { enqueueJobs, type MadeReady, makeLane, type NewJob, shapeText } from '../postgres/enqueue-jobs.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { readJobs } from '../postgres/read-jobs.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
+import { readDeployment } from '../postgres/relay-reads.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
+import type { Hints } from '../redis/hints.ts'
+import type { RedisConfig } from '../redis/redis-config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
 import { encodePayload } from './encode-payload.ts'
@@ -28,6 +31,11 @@ import { createJobWaiter, type WaitOptions } from './wait-for-job.ts'
 export interface ProducerOptions {
   /** Where Postgres is: a connection string or `pg` settings. Default: `DATABASE_URL`. */
   postgres?: PostgresConfig
+  /**
+   * Where Redis is. Only a hint: jobs are told to Redis right after their commit, ahead of the relay. Default: none, not even
+   * `REDIS_URL`; a producer needs Postgres only.
+   */
+  redis?: RedisConfig
   /** Schema of the installation. Default `'longshore'`. */
   schema?: string
   /** Tasks to make known at the start, so that plain SQL enqueues take their defaults from them. */
@@ -82,6 +90,7 @@ export interface Producer {
 
 const KNOWN = Object.keys({
   postgres: true,
+  redis: true,
   schema: true,
   tasks: true,
   connections: true,
@@ -108,7 +117,22 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   const pool = openPool(postgres, connections, error =>
     logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
   )
-  const batch = createEnqueueBatch(pool, schema)
+  let hints: Hints | undefined
+  const hint = (jobs: MadeReady[]) => {
+    if (!hints || jobs.length === 0) return
+    const byQueue = new Map<string, MadeReady[]>()
+    for (const job of jobs) {
+      const alike = byQueue.get(job.queue)
+      if (alike) alike.push(job)
+      else byQueue.set(job.queue, [job])
+    }
+    for (const [queue, alike] of byQueue)
+      hints.give(
+        queue,
+        alike.map(job => ({ ...job, leaseToken: '0' })),
+      )
+  }
+  const batch = createEnqueueBatch(pool, schema, options.redis ? hint : undefined)
   const waiter = createJobWaiter({ postgres, pool, schema, logger })
 
   // Checked once, at the first use; a failure is not remembered, so that a later migrate heals it.
@@ -117,6 +141,11 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   const start = async () => {
     await checkDatabase(pool, schema)
     if (options.tasks && options.tasks.length > 0) await registerTasks(pool, schema, options.tasks)
+    if (options.redis && !hints) {
+      // Only now: whoever does without Redis does not load its client.
+      const { openHints } = await import('../redis/hints.ts')
+      hints = openHints(options.redis, await readDeployment(pool, schema), logger)
+    }
   }
   const whenReady = () => {
     if (isClosed) throw new LongshoreError('PRODUCER_CLOSED', 'this producer is closed: make a new one')
@@ -144,9 +173,9 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     if (tx) return insertChunks(tx, jobs, isChecked)
     if (jobs.length === 1) return batch.add(jobs[0] as NewJob, isChecked)
     return withRetry(
-      tries =>
+      async tries =>
         jobs.length <= CHUNK
-          ? enqueueJobs(pool, schema, jobs, isChecked || tries > 1)
+          ? (await enqueueJobs(pool, schema, jobs, isChecked || tries > 1)).made
           : pool.transaction(own => insertChunks(own, jobs, isChecked || tries > 1)),
       { ...PAUSES, isTransient: isTransientError },
     )
@@ -169,7 +198,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     const made = isChecked ? new Set<string>() : undefined
     for (let at = 0; at < jobs.length; at += CHUNK) {
       const chunk = await enqueueJobs(db, schema, jobs.slice(at, at + CHUNK), isChecked)
-      for (const id of chunk ?? []) made?.add(id)
+      for (const id of chunk.made ?? []) made?.add(id)
     }
     return made
   }
@@ -187,7 +216,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       await whenReady()
       const made = await insert(
         shape,
-        [{ id, shape: common, payload: text }],
+        [{ id, queue: shape.queue, shape: common, payload: text }],
         given.id !== undefined,
         given.tx,
       )
@@ -208,6 +237,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
         const encoded = encodePayload(task as Task, payload, maxPayloadBytes)
         jobs.push({
           id: newJobId(),
+          queue: shape.queue,
           shape: common,
           payload: typeof encoded === 'string' ? encoded : await encoded,
         })
@@ -252,6 +282,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       isClosed = true
       await batch.idle()
       await waiter.close()
+      hints?.close()
       await pool.end()
     },
   }

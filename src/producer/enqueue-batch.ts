@@ -4,7 +4,7 @@
  * refuses is taken apart, so that one bad job does not fail its neighbours.
  */
 import type { Pool } from '../postgres/connect.ts'
-import { enqueueJobs, type NewJob } from '../postgres/enqueue-jobs.ts'
+import { enqueueJobs, type MadeReady, type NewJob } from '../postgres/enqueue-jobs.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import { naturalBatch } from '../runtime/natural-batch.ts'
 import { withRetry } from '../runtime/retry.ts'
@@ -26,7 +26,12 @@ const IN_FLIGHT = 2
 const MAX_ITEMS = 500
 const RETRY = { firstMs: 50, maxMs: 1000, maxTries: 8, isTransient: isTransientError }
 
-export function createEnqueueBatch(pool: Pool, schema: string): EnqueueBatch {
+/** `onReady`: these have been committed. */
+export function createEnqueueBatch(
+  pool: Pool,
+  schema: string,
+  onReady: ((jobs: MadeReady[]) => void) | undefined,
+): EnqueueBatch {
   const insert = (entries: Entry[], isChecked: boolean) =>
     withRetry(
       tries =>
@@ -35,6 +40,7 @@ export function createEnqueueBatch(pool: Pool, schema: string): EnqueueBatch {
           schema,
           entries.map(entry => entry.job),
           isChecked || tries > 1,
+          onReady !== undefined,
         ),
       RETRY,
     )
@@ -42,7 +48,8 @@ export function createEnqueueBatch(pool: Pool, schema: string): EnqueueBatch {
   const sendAlike = async (entries: Entry[], isChecked: boolean): Promise<void> => {
     if (entries.length === 0) return
     try {
-      const made = await insert(entries, isChecked)
+      const { made, ready } = await insert(entries, isChecked)
+      onReady?.(ready)
       for (const entry of entries) entry.resolve(made)
     } catch (error) {
       if (entries.length === 1 || isTransientError(error)) {

@@ -51,8 +51,16 @@ export interface Place {
 /** Before every job. */
 export const START: Place = { score: '-1', id: '' }
 
-export interface Refused extends ReadyJob {
-  answer: 'busy' | 'full' | 'moved'
+/** Taken, and not handed over by Postgres; without its true place where the claim's answer is not known. */
+export type Refused = Pick<ReadyJob, 'id'> &
+  ((Omit<ReadyJob, 'id'> & { answer: 'busy' | 'full' | 'moved' }) | { answer: 'unclear' })
+
+export interface Taken {
+  code: 'OK' | 'LOST' | 'UNKNOWN'
+  ids: JobId[]
+  lanes: number[]
+  /** Lanes under limits among them, and how many of `ending` were used in each. */
+  limited: Map<number, number>
 }
 
 export interface Beat {
@@ -81,9 +89,11 @@ export interface QueueIndex {
     running: number
     /** How many slots of which lanes are free again. */
     freed: ReadonlyMap<number, number>
+    /** Runs of lanes under limits that end with the claim that follows. Default: none. */
+    ending?: ReadonlyMap<number, number>
     /** Taken earlier, and claimed or found gone. */
     done: readonly string[]
-  }): Promise<{ code: 'OK' | 'LOST' | 'UNKNOWN'; ids: JobId[]; lanes: number[] }>
+  }): Promise<Taken>
   putBack(generation: string, worker: number, jobs: readonly Refused[]): Promise<'OK' | 'LOST'>
   register(
     generation: string,
@@ -143,20 +153,28 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
       const [code, removed] = await run('remove', stepArgs(step), [...ids])
       return { code: code as StepCode, removed: Number(removed) }
     },
-    async take({ generation, worker, limit, running, freed, done }) {
-      const [code, ids, lanes] = await run(
+    async take({ generation, worker, limit, running, freed, ending, done }) {
+      const counts = (map: ReadonlyMap<number, number> | undefined) => [...(map ?? [])].flat().join(',')
+      const [code, ids, lanes, limited, used] = await run(
         'take',
-        { generation, worker, limit, running, freed: [...freed].flat().join(',') },
+        { generation, worker, limit, running, freed: counts(freed), ending: counts(ending) },
         [...done],
       )
       return {
-        code: code as 'OK' | 'LOST' | 'UNKNOWN',
+        code: code as Taken['code'],
         ids: (ids ?? []) as JobId[],
         lanes: ((lanes ?? []) as string[]).map(Number),
+        limited: new Map(
+          ((limited ?? []) as string[]).map((lane, n) => [Number(lane), Number((used as number[])[n])]),
+        ),
       }
     },
     async putBack(generation, worker, jobs) {
-      const items = jobs.flatMap(job => [job.id, job.answer, String(job.lane), job.score, job.leaseToken])
+      const items = jobs.flatMap(job =>
+        job.answer === 'unclear'
+          ? [job.id, job.answer, '', '', '']
+          : [job.id, job.answer, String(job.lane), job.score, job.leaseToken],
+      )
       const [code] = await run('put_back', { generation, worker }, items)
       return code as 'OK' | 'LOST'
     },

@@ -1,21 +1,34 @@
 /**
- * The relay: the sidecar that keeps a deployment going. In direct dispatch it holds the upkeep lease, so that workers
- * need not: due jobs become ready, dead workers' jobs are rescued, the history gets its partitions. Several may run: one leads, the others stand by.
+ * The relay: the sidecar that keeps a deployment going. It does the upkeep (due jobs, rescue, history), and with Redis it keeps
+ * the dispatch index there in step with Postgres. Several may run: one leads, the others stand by.
  */
 import { hostname } from 'node:os'
+import { checkOptions, checkWhole } from '../job/check-options.ts'
+import { LongshoreError } from '../job/errors.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
-import { openPool } from '../postgres/connect.ts'
+import { openPool, type Pool } from '../postgres/connect.ts'
 import { openListener } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
+import { readDeployment, setDispatch } from '../postgres/relay-reads.ts'
 import { channelName, checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
+import { checkRedis, openRedis, type RedisStore } from '../redis/open-redis.ts'
+import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
+import { readScheduleSettings, type ScheduleSettings, toSpread } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
+import { type RelayLoop, type RelayMetrics, startRelayLoop } from './relay-loop.ts'
 
-export interface RelayOptions {
+export interface RelayOptions extends Partial<ScheduleSettings> {
   /** Where Postgres is: a connection string or `pg` settings. Default: `DATABASE_URL`. */
   postgres?: PostgresConfig
+  /** Where Redis is: a URL, or several of a cluster. Default: `REDIS_URL`; without it, jobs go straight through Postgres. */
+  redis?: RedisConfig
   /** Schema of the installation. Default `'longshore'`. */
   schema?: string
+  /** Copies of jobs in one worker's queue. Default 100. */
+  queueDepth?: number
+  /** Ready jobs of one lane that Redis holds; what is beyond stays in Postgres until there is room. Default 4000. */
+  laneWindow?: number
   logger?: Logger
 }
 
@@ -23,38 +36,138 @@ export interface Relay {
   /** Resolves when it leads or stands by. */
   start(): Promise<void>
   stop(): Promise<void>
+  /** What it does at this moment; zeros while it stands by. */
+  metrics(): RelayMetrics
 }
 
+const STANDING_BY: RelayMetrics = {
+  isLeader: false,
+  lagMs: 0,
+  applied: 0,
+  appliedPerSecond: 0,
+  bells: 0,
+  queues: [],
+}
+
+const KNOWN = Object.keys({
+  postgres: true,
+  redis: true,
+  schema: true,
+  scheduleMode: true,
+  balanceStrategy: true,
+  fanoutWidth: true,
+  queueDepth: true,
+  laneWindow: true,
+  logger: true,
+} satisfies Record<keyof RelayOptions, true>)
+
 export function createRelay(options: RelayOptions = {}): Relay {
+  checkOptions('CONFIG_INVALID', 'createRelay', options, KNOWN)
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
   const logger = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
   const postgres = options.postgres ?? process.env['DATABASE_URL'] ?? ''
+  const redis = options.redis ?? process.env['REDIS_URL']
+  if (redis) readRedisConfig(redis) // throws
+  const schedule = readScheduleSettings(options)
+  const sizes = { depth: options.queueDepth ?? 100, window: options.laneWindow ?? 4000 }
+  checkWhole('CONFIG_INVALID', 'queueDepth', sizes.depth, 1, 10_000)
+  checkWhole('CONFIG_INVALID', 'laneWindow', sizes.window, 2, 1_000_000)
+  let loop: RelayLoop | undefined
 
   const begin = async () => {
-    const pool = openPool(postgres, 1, error =>
+    const pool = openPool(postgres, redis ? 4 : 1, error =>
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
     )
+    let store: RedisStore | undefined
     try {
       await checkDatabase(pool, schema)
+      const deployment = await readDeployment(pool, schema)
+      store = redis ? await reach(redis) : undefined
+      const holder = `relay ${hostname()}:${process.pid}:${Date.now().toString(36)}${Math.random().toString(36).slice(2, 6)}`
       let upkeep: Upkeep | undefined
       const listener = await openListener({
         postgres,
-        channels: [channelName(schema, 'due')],
-        onNotify: () => upkeep?.onDue(),
-        onGap: () => upkeep?.onDue(),
+        channels: [channelName(schema, 'due'), channelName(schema, 'outbox')],
+        onNotify: channel => (channel === channelName(schema, 'due') ? upkeep?.onDue() : loop?.look()),
+        onGap: () => {
+          upkeep?.onDue()
+          loop?.look()
+        },
         onError: error => logger.warn({ err: error }, 'the listening connection broke; reconnecting'),
       })
-      const holder = `relay ${hostname()}:${process.pid}:${Date.now().toString(36)}`
-      upkeep = startUpkeep({ db: listener, pool, schema, holder, rank: 'relay', logger })
+      const terms = store ? createTerms({ pool, store, deployment, holder }) : undefined
+      upkeep = startUpkeep({
+        db: listener,
+        pool,
+        schema,
+        holder,
+        rank: store ? 'relay with Redis' : 'relay',
+        ...(terms ? { onTerm: terms.onTerm } : {}),
+        logger,
+      })
       const running = upkeep
       return async () => {
+        await terms?.end()
         await running.stop()
         await listener.close()
         await pool.end()
+        store?.close()
       }
     } catch (error) {
+      store?.close()
       await pool.end()
       throw error
+    }
+  }
+
+  /** A server that must not be used is refused; one that is away is waited for, since the upkeep must go on. */
+  const reach = async (where: RedisConfig): Promise<RedisStore> => {
+    await checkRedis(where).catch(error => {
+      if (error instanceof LongshoreError && error.code === 'STORE_UNSUPPORTED') throw error
+      logger.warn(
+        { err: error },
+        'Redis cannot be reached yet: workers claim straight from Postgres until it can',
+      )
+    })
+    return openRedis(where, error => logger.info({ err: error }, 'Redis'))
+  }
+
+  /** One loop for each term that this relay leads. */
+  const createTerms = (of: { pool: Pool; store: RedisStore; deployment: string; holder: string }) => {
+    let change: Promise<unknown> = Promise.resolve()
+    let isEnded = false
+    const follow = async (epoch: string | null) => {
+      if (loop && loop.epoch !== epoch) {
+        const over = loop
+        loop = undefined
+        await over.stop()
+      }
+      if (epoch === null || loop || isEnded) return
+      // Whatever was committed without a word before this is found by the audit.
+      const isNew = await setDispatch(of.pool, schema, 'redis')
+      loop = startRelayLoop({
+        ...of,
+        schema,
+        epoch,
+        mayAdopt: !isNew,
+        spreadOf: queue => toSpread({ ...schedule, ...withoutNulls(queue) }),
+        sizes,
+        onLost: () => onTerm(null),
+        logger,
+      })
+    }
+    const onTerm = (epoch: string | null) => {
+      change = change
+        .then(() => follow(epoch))
+        .catch(error => logger.warn({ err: error }, 'could not begin or end a term; trying again'))
+    }
+    return {
+      onTerm,
+      async end() {
+        isEnded = true
+        onTerm(null)
+        await change
+      },
     }
   }
 
@@ -72,5 +185,19 @@ export function createRelay(options: RelayOptions = {}): Relay {
       life = undefined
       await end?.()
     },
+    metrics: () => loop?.metrics() ?? STANDING_BY,
+  }
+}
+
+/** What is set for a queue goes before what the relay was given. */
+function withoutNulls(queue: {
+  mode: ScheduleSettings['scheduleMode'] | null
+  strategy: ScheduleSettings['balanceStrategy'] | null
+  width: number | null
+}): Partial<ScheduleSettings> {
+  return {
+    ...(queue.mode ? { scheduleMode: queue.mode } : {}),
+    ...(queue.strategy ? { balanceStrategy: queue.strategy } : {}),
+    ...(queue.width ? { fanoutWidth: queue.width } : {}),
   }
 }

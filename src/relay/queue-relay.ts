@@ -224,8 +224,10 @@ export function createQueueRelay(options: {
     },
     unregister: worker => serially(() => index.unregister(worker)),
     async refill(lane) {
-      const from = bounds.has(lane.lane) ? bounds.get(lane.lane) : START
       lowLanes.delete(lane.lane)
+      // Where all of it was in, a better job may have pushed the tail out since.
+      const known = bounds.has(lane.lane) ? bounds.get(lane.lane) : START
+      const from = known ?? (await index.lanePage(generation, lane.lane, START, 1)).bound
       if (from) {
         const most = Math.min(MOST_ITEMS, Math.max(1, Math.ceil(options.sizes.window / 2)))
         const jobs = await readLane(pool, schema, lane.lane, from, most + 1)

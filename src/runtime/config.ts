@@ -27,3 +27,40 @@ export function readWorkerSettings(
   const problems = parsed.error.issues.map(issue => `${issue.path.join('.')}: ${issue.message}`)
   throw new LongshoreError('CONFIG_INVALID', `these worker settings are wrong: ${problems.join('; ')}`)
 }
+
+const scheduleSettings = z.object({
+  /** `fanout`: a ready job is copied to every worker that may run it; `balanced`: to one. */
+  scheduleMode: z.enum(['fanout', 'balanced']).default('fanout'),
+  /** To which one: that with the fewest jobs queued and running, one after another, or any. */
+  balanceStrategy: z.enum(['least-queue', 'round-robin', 'random']).default('least-queue'),
+  /** To how many workers fanout copies at most, by the strategy; 0: to all that may run it. */
+  fanoutWidth: z.coerce.number().int().min(0).max(1000).default(0),
+})
+
+export type ScheduleSettings = z.infer<typeof scheduleSettings>
+
+/** Options win over `TASK_SCHEDULE_MODE`, `TASK_BALANCE_STRATEGY` and `TASK_FANOUT_WIDTH`, which win over the defaults. */
+export function readScheduleSettings(
+  options: { [K in keyof ScheduleSettings]?: ScheduleSettings[K] | undefined },
+  env: NodeJS.ProcessEnv = process.env,
+): ScheduleSettings {
+  const parsed = scheduleSettings.safeParse({
+    scheduleMode: options.scheduleMode ?? env['TASK_SCHEDULE_MODE'],
+    balanceStrategy: options.balanceStrategy ?? env['TASK_BALANCE_STRATEGY'],
+    fanoutWidth: options.fanoutWidth ?? env['TASK_FANOUT_WIDTH'],
+  })
+  if (parsed.success) return parsed.data
+  const problems = parsed.error.issues.map(issue => `${issue.path.join('.')}: ${issue.message}`)
+  throw new LongshoreError('CONFIG_INVALID', `these schedule settings are wrong: ${problems.join('; ')}`)
+}
+
+/** To how many workers a job is copied (0: all), and which. */
+export function toSpread(settings: ScheduleSettings): {
+  width: number
+  strategy: ScheduleSettings['balanceStrategy']
+} {
+  return {
+    width: settings.scheduleMode === 'balanced' ? 1 : settings.fanoutWidth,
+    strategy: settings.balanceStrategy,
+  }
+}

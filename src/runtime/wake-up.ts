@@ -10,6 +10,8 @@ export interface WakeUp {
   /** No permit is free: bells should go to others. */
   onFull(): void
   onRing(): void
+  /** Somebody else wakes it: neither look nor listen until told otherwise. */
+  rest(isToRest: boolean): void
   stop(): void
 }
 
@@ -36,6 +38,7 @@ export function createWakeUp(options: {
   let windowStart = performance.now()
   let count = 0
   let isStopped = false
+  let isResting = false
 
   /** Jobs while flowing, bells while listening. Returns the count of a window that has just ended. */
   const turnWindow = (): number | undefined => {
@@ -59,6 +62,7 @@ export function createWakeUp(options: {
       })
       .finally(() => {
         if (isStopped) return
+        if (isResting && mode === 'listening') return switchTo('flowing')
         windowStart = performance.now()
         count = 0
         options.look()
@@ -69,7 +73,7 @@ export function createWakeUp(options: {
   return {
     onIdle() {
       clearTimeout(timer)
-      if (isStopped) return
+      if (isStopped || isResting) return
       if (mode === 'flowing' && (turnWindow() ?? FEW_JOBS) < FEW_JOBS) {
         switchTo('listening')
         return
@@ -88,6 +92,13 @@ export function createWakeUp(options: {
       if (mode !== 'listening') return
       turnWindow()
       if (++count >= MANY_RINGS) switchTo('flowing')
+    },
+    rest(isToRest) {
+      isResting = isToRest
+      if (!isResting) return
+      clearTimeout(timer)
+      clearTimeout(secondLook)
+      if (mode === 'listening') switchTo('flowing')
     },
     stop() {
       isStopped = true

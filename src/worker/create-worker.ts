@@ -14,8 +14,10 @@ import { portableConfig } from '../postgres/heartbeat.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
 import type { WorkerFacts } from '../postgres/register-worker.ts'
+import { readDeployment } from '../postgres/relay-reads.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
+import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readWorkerSettings, type WorkerSettings } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
@@ -25,6 +27,11 @@ import { beginLife } from './worker-life.ts'
 export interface WorkerOptions extends Partial<WorkerSettings> {
   /** Where Postgres is: a connection string or `pg` settings. Default: `DATABASE_URL`. */
   postgres?: PostgresConfig
+  /**
+   * Where Redis is: a URL, or several of a cluster. Default: `REDIS_URL`. Used while a relay keeps it in step with Postgres; without
+   * it, or while it is away, jobs come straight from Postgres.
+   */
+  redis?: RedisConfig
   /** Schema of the installation. Default `'longshore'`. */
   schema?: string
   /** What this worker can do: `[resize.handle(async job => …), …]`. */
@@ -76,6 +83,7 @@ const MOST_HANDLERS = 10_000
 const MOST_LABELS = 1000
 const KNOWN = Object.keys({
   postgres: true,
+  redis: true,
   schema: true,
   handlers: true,
   tags: true,
@@ -98,6 +106,8 @@ export function createWorker(options: WorkerOptions): Worker {
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
   const logger = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
   const postgres = options.postgres ?? process.env['DATABASE_URL'] ?? ''
+  const redis = options.redis ?? process.env['REDIS_URL']
+  if (redis) readRedisConfig(redis) // throws
   const handlers = byTask(options.handlers)
   const abortGraceMs = toTimerMs(options.abortGrace ?? '5s', 'abortGrace')
   const leaseMs = toMsWithin(options.lease ?? '15s', 'lease', 100, 3_600_000)
@@ -122,6 +132,10 @@ export function createWorker(options: WorkerOptions): Worker {
     )
     try {
       await withRetry(() => checkDatabase(pool, schema), { ...PAUSES, isTransient: isTransientError })
+      const deployment = await withRetry(() => readDeployment(pool, schema), {
+        ...PAUSES,
+        isTransient: isTransientError,
+      })
       await withRetry(() => registerTasks(pool, schema, tasks), { ...PAUSES, isTransient: isTransientError })
       return await beginLives({
         begin: earlier =>
@@ -129,6 +143,7 @@ export function createWorker(options: WorkerOptions): Worker {
             {
               pool,
               postgres,
+              redis: redis ? { config: redis, deployment } : undefined,
               schema,
               facts,
               settings,

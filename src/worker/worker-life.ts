@@ -23,12 +23,21 @@ import {
   type WorkerFacts,
 } from '../postgres/register-worker.ts'
 import { channelName } from '../postgres/schema-name.ts'
-import { type ClaimedJob, readPayload, settleAndClaim } from '../postgres/settle-and-claim.ts'
+import {
+  type ClaimedJob,
+  type Named,
+  type Outcome,
+  readPayload,
+  settleAndClaim,
+} from '../postgres/settle-and-claim.ts'
+import { openRedis } from '../redis/open-redis.ts'
+import type { RedisConfig } from '../redis/redis-config.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { createWakeUp } from '../runtime/wake-up.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
+import { createRedisPath, type RedisPath } from './redis-path.ts'
 import { Run, type RunSettings } from './run-job.ts'
 
 export interface WorkerLife {
@@ -52,12 +61,16 @@ const COMPLETE_CONNECTIONS = 5
 /** How soon a cancelled job that is not known yet is looked for again. */
 const CANCEL_LOOK_MS = 250
 const MOST_KNOWN_LANES = 10_000
+/** Workers whose way through Redis has closed do not all ask Postgres at the same moment. */
+const DIRECT_WITHIN_MS = 300
 /** A lost reply may have committed a claim; its transaction may still be under way when we first look. */
 const LEASE_CHECKS_MS = [1000, 5000, 30_000]
 
 export interface LifeOptions {
   pool: Pool
   postgres: PostgresConfig
+  /** Where Redis is, and what the deployment is called there. */
+  redis: { config: RedisConfig; deployment: string } | undefined
   schema: string
   facts: WorkerFacts
   settings: WorkerSettings
@@ -115,6 +128,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       return completeJob(completePool(), schema, workerId, job, work)
     },
     onCompleted: job => {
+      path?.runEnded(job)
       if (holds(job)) runs.delete(job.id)
       if (--unreported === 0) onAllReported?.()
     },
@@ -295,10 +309,13 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
   })
   inside = earlier?.handOver(handlerReturned) ?? 0
+  const exchange = (outcomes: readonly Outcome[], limit: number, named?: Named) =>
+    settleAndClaim(pool, schema, workerId, outcomes, limit, named)
   const loop = createExchangeLoop({
     settings: given.settings,
     taken: inside,
-    exchange: (outcomes, limit) => settleAndClaim(pool, schema, workerId, outcomes, limit),
+    exchange: (outcomes, limit) =>
+      path?.isOpen ? path.exchange(outcomes, limit) : exchange(outcomes, limit),
     onClaimed: startJobs,
     onSettled: outcome => {
       if (holds(outcome)) runs.delete(outcome.id)
@@ -323,6 +340,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     for (const timer of leaseChecks) clearTimeout(timer)
     loop.stopClaiming()
     loop.close()
+    closePath()
     const reason = new LongshoreError('LEASE_LOST', 'the worker lost its lease; the job runs elsewhere')
     for (const run of runs.values()) run.abort(reason)
     onDeath()
@@ -344,6 +362,29 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     )
     return Promise.race([unregistered, pause(UNREGISTER_MS, undefined, { ref: false })])
   }
+
+  let path: RedisPath | undefined
+  const closePath = async () => path?.close()
+  const openPath = ({ config, deployment }: { config: RedisConfig; deployment: string }) =>
+    createRedisPath({
+      store: openRedis(config, error => logger.info({ err: error }, 'Redis')),
+      deployment,
+      workerId,
+      facts: given.facts,
+      running: () => inside,
+      exchange,
+      onBell: () => loop.look(),
+      onChange: isOpen => {
+        if (isEnding) return
+        // Whoever beats does the upkeep as well.
+        upkeep?.rest(isOpen)
+        wakeUp.rest(isOpen)
+        if (isOpen) loop.look()
+        else directSoon = setTimeout(() => loop.look(), Math.random() * DIRECT_WITHIN_MS)
+      },
+      logger,
+    })
+  let directSoon: NodeJS.Timeout | undefined
 
   let upkeep: Upkeep | undefined
   const bell = channelName(schema, `worker_${workerId}`)
@@ -379,6 +420,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     rank: 'worker',
     logger,
   })
+  if (given.redis) path = openPath(given.redis)
   loop.look()
 
   const allReported = (ms: number) =>
@@ -403,6 +445,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     wakeUp.stop()
     for (const timer of leaseChecks) clearTimeout(timer)
     loop.stopClaiming()
+    clearTimeout(directSoon)
     // A claim under way may still bring jobs: they are given back at once.
     await allReported(deadlineMs)
     for (const run of runs.values()) run.abort(new LongshoreError('WORKER_STOPPED', 'the worker is stopping'))
@@ -416,7 +459,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     if (unsettled)
       logger.error('stopping with runs that could not be settled: somebody holds them, or Postgres is away')
     loop.close()
-    await Promise.all([heartbeat.stop(), upkeep.stop()])
+    await Promise.all([heartbeat.stop(), upkeep.stop(), closePath()])
     // The row of a dead life goes when its jobs have been rescued.
     if (!isDead) await unregister()
     await listener.close()
@@ -431,6 +474,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     async setProperties(had) {
       if (isEnding) return
       await setProperties(pool, schema, workerId, had)
+      await path?.register()
       await loop.answered() // calls under way may go by what it had before
       if (!isEnding) loop.look()
     },

@@ -1,0 +1,350 @@
+/**
+ * A worker's way through Redis: it registers in each of its queues, takes ids there, and has Postgres hand the jobs over. The
+ * way is open while the relay is heard beating for every one of its queues; otherwise the worker claims straight from Postgres.
+ * Both at once do no harm.
+ */
+import type { JobId } from '../job/job-id.ts'
+import type { WorkerFacts } from '../postgres/register-worker.ts'
+import type { Exchange, Named, Outcome } from '../postgres/settle-and-claim.ts'
+import { createHints } from '../redis/hints.ts'
+import { beatChannel, bellChannel } from '../redis/names.ts'
+import type { RedisStore } from '../redis/open-redis.ts'
+import { type QueueIndex, queueIndex, type Refused } from '../redis/queue-index.ts'
+import type { Logger } from '../runtime/logger.ts'
+
+export interface RedisPath {
+  readonly isOpen: boolean
+  /** As the exchange with Postgres: settles `outcomes`, and claims up to `limit` jobs that Redis names. */
+  exchange(outcomes: readonly Outcome[], limit: number): Promise<Exchange>
+  /** A run has ended outside of an exchange. */
+  runEnded(job: { id: JobId; leaseToken: string }): void
+  /** It has other properties. Resolves when Redis goes by them, or cannot be reached. */
+  register(): Promise<void>
+  close(): Promise<void>
+}
+
+interface Queue {
+  readonly name: string
+  readonly index: QueueIndex
+  /** Of the last beat. */
+  generation: string
+  heardAt: number
+  /** In which generation this worker is registered. */
+  registered: string | undefined
+  /** Taken, and claimed or found gone: told with the next take. */
+  done: JobId[]
+  /** Lane → slots that are free again. */
+  freed: Map<number, number>
+}
+
+/** A relay beats three times a second. */
+const STALE_MS = 1500
+const LOOK_MS = 250
+/** After this long without a sound the connection is taken for dead. */
+const DEAF_MS = 5000
+/** What somebody holds is offered again after a while: whoever holds it may do so for minutes. */
+const FIRST_PUT_BACK_MS = 10
+const MOST_PUT_BACK_MS = 1000
+const MOST_DONE = 1000
+const UNREGISTER_MS = 500
+const NOTHING: Exchange = {
+  claimed: [],
+  busy: new Set(),
+  lost: new Set(),
+  wait: null,
+  refused: [],
+  ready: [],
+}
+
+export function createRedisPath(options: {
+  store: RedisStore
+  deployment: string
+  workerId: number
+  facts: WorkerFacts
+  /** How many jobs run here. */
+  running: () => number
+  /** Straight from Postgres, or the jobs that are named. */
+  exchange: (outcomes: readonly Outcome[], limit: number, named?: Named) => Promise<Exchange>
+  /** There may be something to take. */
+  onBell: () => void
+  /** The way has opened or closed. */
+  onChange: (isOpen: boolean) => void
+  logger: Logger
+}): RedisPath {
+  const { store, deployment, workerId, facts, logger } = options
+  const give = createHints(store, deployment, logger)
+  const queues: Queue[] = facts.queues.map(name => ({
+    name,
+    index: queueIndex(store, deployment, name),
+    generation: '',
+    heardAt: Number.NEGATIVE_INFINITY,
+    registered: undefined,
+    done: [],
+    freed: new Map(),
+  }))
+  let isOpen = false
+  let isClosed = false
+  let heardAt = performance.now()
+  let first = 0 // the queue whose turn it is
+  /** Runs under limits that were taken here: their slots are given back here. */
+  const limitedRuns = new Map<string, { queue: Queue; lane: number }>()
+  const limitedLanes = new Set<number>()
+  const putBacks = new Map<JobId, number>()
+  const timers = new Set<NodeJS.Timeout>()
+
+  const isFresh = (queue: Queue) =>
+    queue.registered !== undefined &&
+    queue.registered === queue.generation &&
+    performance.now() - queue.heardAt < STALE_MS
+
+  const review = () => {
+    if (isClosed) return
+    const wasOpen = isOpen
+    isOpen = queues.every(isFresh)
+    if (isOpen === wasOpen) return
+    logger.info(isOpen ? 'jobs come through Redis' : 'jobs come straight from Postgres')
+    options.onChange(isOpen)
+  }
+
+  const register = async (queue: Queue) => {
+    const { generation } = queue
+    const code = await queue.index.register(generation, workerId, facts)
+    if (code !== 'OK') return
+    if (queue.registered !== generation) {
+      queue.done = []
+      queue.freed.clear()
+    }
+    queue.registered = generation
+  }
+
+  const hear = (channel: string, text: string) => {
+    heardAt = performance.now()
+    if (isClosed) return
+    if (channel !== beatChannel(deployment)) return options.onBell()
+    const space = text.indexOf(' ')
+    const queue = queues.find(({ name }) => name === text.slice(space + 1))
+    if (!queue) return
+    queue.generation = text.slice(0, space)
+    queue.heardAt = performance.now()
+    if (queue.registered === queue.generation) return review()
+    register(queue).then(review, error => logger.info({ err: error }, 'could not register in Redis'))
+  }
+  store
+    .subscribe([beatChannel(deployment), bellChannel(deployment, workerId)], hear)
+    .catch(error => logger.info({ err: error }, 'could not listen in Redis'))
+
+  const watch = setInterval(() => {
+    review()
+    if (performance.now() - heardAt < DEAF_MS) return
+    heardAt = performance.now()
+    store.resubscribe()
+  }, LOOK_MS).unref()
+
+  /** Redis does not know this worker, or cannot be reached: until the next beat. */
+  const giveUp = (queue: Queue, reason: unknown) => {
+    logger.info({ err: reason, queue: queue.name }, 'could not take from Redis')
+    queue.registered = undefined
+    review()
+  }
+
+  const countUp = (counts: Map<number, number>, lane: number, by: number) => {
+    const count = (counts.get(lane) ?? 0) + by
+    if (count === 0) counts.delete(lane)
+    else counts.set(lane, count)
+  }
+
+  const takeFrom = async (queue: Queue, limit: number, ending: Map<number, number>) => {
+    const generation = queue.registered
+    if (generation === undefined) return undefined
+    const done = queue.done.splice(0, MOST_DONE)
+    const { freed } = queue
+    queue.freed = new Map()
+    try {
+      const taken = await queue.index.take({
+        generation,
+        worker: workerId,
+        limit,
+        running: options.running(),
+        freed,
+        ending,
+        done,
+      })
+      if (taken.code === 'OK') return taken
+      giveUp(queue, new Error(taken.code === 'LOST' ? 'another generation has begun' : 'not registered'))
+    } catch (error) {
+      // It may have been done all the same: what was told twice does no harm, what was taken is found by the relay.
+      queue.done.unshift(...done)
+      giveUp(queue, error)
+    }
+    return undefined
+  }
+
+  const putBack = (queue: Queue, jobs: Refused[]) => {
+    const generation = queue.registered
+    if (jobs.length === 0 || generation === undefined) return
+    queue.index
+      .putBack(generation, workerId, jobs)
+      .catch(error => logger.info({ err: error }, 'could not put jobs back; the relay finds them'))
+  }
+
+  const putBackLater = (queue: Queue, job: Refused) => {
+    const times = (putBacks.get(job.id) ?? 0) + 1
+    if (putBacks.size > MOST_DONE) putBacks.clear()
+    putBacks.set(job.id, times)
+    const timer = setTimeout(
+      () => {
+        timers.delete(timer)
+        putBack(queue, [job])
+      },
+      Math.min(MOST_PUT_BACK_MS, FIRST_PUT_BACK_MS * 2 ** Math.min(times, 10)),
+    ).unref()
+    timers.add(timer)
+  }
+
+  const key = (job: { id: JobId; leaseToken: string }) => `${job.id} ${job.leaseToken}`
+
+  const runEnded = (job: { id: JobId; leaseToken: string }) => {
+    if (limitedRuns.size === 0) return
+    const run = limitedRuns.get(key(job))
+    if (!run) return
+    limitedRuns.delete(key(job))
+    countUp(run.queue.freed, run.lane, 1)
+  }
+
+  /** Slots that are free again must not wait for the next job to be wanted. */
+  const tellFreed = () => {
+    for (const queue of queues) if (queue.freed.size > 0) takeFrom(queue, 0, new Map())
+  }
+
+  const exchange = async (outcomes: readonly Outcome[], limit: number): Promise<Exchange> => {
+    const ending = new Map<Queue, Map<number, number>>()
+    if (limitedRuns.size > 0) {
+      for (const outcome of outcomes) {
+        const run = limitedRuns.get(key(outcome))
+        if (!run) continue
+        const counts = ending.get(run.queue) ?? new Map<number, number>()
+        ending.set(run.queue, counts)
+        countUp(counts, run.lane, 1)
+      }
+    }
+    const ids: JobId[] = []
+    const lanes: number[] = []
+    const from: Queue[] = []
+    first = (first + 1) % queues.length
+    for (let n = 0; n < queues.length && ids.length < limit; n++) {
+      const queue = queues[(first + n) % queues.length] as Queue
+      const taken = await takeFrom(queue, limit - ids.length, ending.get(queue) ?? new Map())
+      if (!taken) continue
+      for (const [lane, used] of taken.limited) {
+        limitedLanes.add(lane)
+        // These have passed from the old run to the new one already.
+        if (used > 0) countUp(queue.freed, lane, -used)
+      }
+      for (const [at, id] of taken.ids.entries()) {
+        ids.push(id)
+        lanes.push(taken.lanes[at] as number)
+        from.push(queue)
+      }
+    }
+    if (ids.length === 0) {
+      // The way was lost in the middle: this call goes straight.
+      const answer =
+        limit > 0 && !isOpen
+          ? await options.exchange(outcomes, limit)
+          : outcomes.length > 0
+            ? await options.exchange(outcomes, 0)
+            : NOTHING
+      settled(outcomes, answer)
+      return answer
+    }
+    try {
+      const answer = await options.exchange(outcomes, limit, { ids, lanes })
+      settled(outcomes, answer)
+      accept(ids, lanes, from, answer)
+      return ids.length === limit && answer.wait === null ? { ...answer, wait: 'more' } : answer
+    } catch (error) {
+      for (const queue of queues) {
+        putBack(
+          queue,
+          ids.filter((_, at) => from[at] === queue).map(id => ({ id, answer: 'unclear' })),
+        )
+      }
+      throw error
+    }
+  }
+
+  const settled = (outcomes: readonly Outcome[], answer: Exchange) => {
+    for (const outcome of outcomes) if (!answer.busy.has(outcome.id)) runEnded(outcome)
+    if (answer.ready.length > 0 && queues.length === 1) give((queues[0] as Queue).name, answer.ready)
+    tellFreedSoon()
+  }
+
+  let isTelling = false
+  /** The next take is mostly under way by then, and carries it. */
+  const tellFreedSoon = () => {
+    if (isTelling || queues.every(queue => queue.freed.size === 0)) return
+    isTelling = true
+    setImmediate(() => {
+      isTelling = false
+      if (!isClosed) tellFreed()
+    })
+  }
+
+  const accept = (ids: JobId[], lanes: number[], from: Queue[], answer: Exchange) => {
+    const claimed = new Map(answer.claimed.map(job => [job.id, job]))
+    const refused = new Map(answer.refused.map(job => [job.id, job]))
+    const back = new Map<Queue, Refused[]>()
+    for (const [at, id] of ids.entries()) {
+      const queue = from[at] as Queue
+      const lane = lanes[at] as number
+      const no = refused.get(id)
+      if (no?.answer === 'full') {
+        back.set(queue, [...(back.get(queue) ?? []), no])
+        continue
+      }
+      if (no) {
+        putBackLater(queue, no)
+        continue
+      }
+      queue.done.push(id)
+      if (putBacks.size > 0) putBacks.delete(id)
+      if (!limitedLanes.has(lane)) continue
+      const job = claimed.get(id)
+      if (job) limitedRuns.set(key(job), { queue, lane })
+      else countUp(queue.freed, lane, 1)
+    }
+    for (const [queue, jobs] of back) putBack(queue, jobs)
+  }
+
+  return {
+    get isOpen() {
+      return isOpen
+    },
+    exchange,
+    runEnded(job) {
+      runEnded(job)
+      tellFreedSoon()
+    },
+    async register() {
+      await Promise.all(
+        queues.map(queue =>
+          queue.registered === undefined ? undefined : register(queue).catch(error => giveUp(queue, error)),
+        ),
+      )
+    },
+    async close() {
+      isClosed = true
+      isOpen = false
+      clearInterval(watch)
+      for (const timer of timers) clearTimeout(timer)
+      const left = queues.map(async queue => {
+        if (queue.registered === undefined) return
+        await takeFrom(queue, 0, new Map())
+        await queue.index.unregister(workerId)
+      })
+      const timeout = new Promise(resolve => setTimeout(resolve, UNREGISTER_MS).unref())
+      await Promise.race([Promise.allSettled(left), timeout])
+      store.close()
+    },
+  }
+}
