@@ -3,9 +3,23 @@ import { defineConfig } from 'vitest/config'
 /** `.ci/run` counts from this file. Under node_modules, because nothing else looks there. */
 const RESULTS_FILE = 'node_modules/.vitest/results.json'
 
+/** What a worker does, whichever way its jobs come: these files run on both dispatch paths. */
+const BOTH_PATHS = [
+  'cancel',
+  'change',
+  'complete',
+  'constraints',
+  'limits',
+  'order',
+  'rescue',
+  'run',
+  'run-alone',
+  'schedule',
+  'stop',
+].map(name => `test/flow/${name}.test.ts`)
+
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
     globalSetup: 'test/support/global-setup.ts',
     pool: 'forks',
     // Memory tests ask for a collection before they measure.
@@ -17,5 +31,19 @@ export default defineConfig({
     testTimeout: 60_000,
     hookTimeout: 120_000,
     reporters: process.env['CI'] ? ['default', ['json', { outputFile: RESULTS_FILE }]] : ['default'],
+    projects: [
+      {
+        extends: true,
+        test: { name: 'all', include: ['test/**/*.test.ts'], provide: { dispatch: 'direct' } },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'through redis',
+          include: [...BOTH_PATHS, 'test/crash/limits-hold.test.ts', 'test/crash/worker-dies.test.ts'],
+          provide: { dispatch: 'redis' },
+        },
+      },
+    ],
   },
 })

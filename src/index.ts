@@ -27,8 +27,10 @@ export { type AuditOptions, audit, type Violation } from './postgres/audit.ts'
 export type { CancelAnswer } from './postgres/cancel-jobs.ts'
 export type { ChangeAnswer } from './postgres/change-job.ts'
 export { type MigrateOptions, type MigrationStep, migrate } from './postgres/migrate.ts'
+export type { DeploymentOptions } from './postgres/once.ts'
 export type { PostgresConfig, PostgresSettings } from './postgres/postgres-config.ts'
-export { declarePropertyKeys, type PropertyKeysOptions, readPropertyKeys } from './postgres/property-keys.ts'
+export { declarePropertyKeys, readPropertyKeys } from './postgres/property-keys.ts'
+export { type QueueSettings, readQueueSettings, setQueue } from './postgres/queue-settings.ts'
 export {
   createProducer,
   type EnqueueOptions,
@@ -38,5 +40,6 @@ export {
 } from './producer/create-producer.ts'
 export type { WaitOptions } from './producer/wait-for-job.ts'
 export { createRelay, type Relay, type RelayOptions } from './relay/create-relay.ts'
+export type { RelayMetrics } from './relay/relay-loop.ts'
 export type { Logger } from './runtime/logger.ts'
 export { createWorker, type StopOptions, type Worker, type WorkerOptions } from './worker/create-worker.ts'

@@ -11,7 +11,7 @@ declare
 begin
   if not exists (
     select from longshore.lanes l join longshore.tasks t on t.name = l.task
-    where l.id = any (p_lanes) and t.concurrency_per_key is not null and not exists (
+    where l.id = any (p_lanes) and l.concurrency_key <> '' and t.concurrency_per_key is not null and not exists (
       select from longshore.limits k where k.task = l.task and k.key = l.concurrency_key and k.capacity is not null)
   ) then
     return true;
@@ -24,7 +24,7 @@ begin
   for v_missing in
     select distinct l.task, l.concurrency_key, t.concurrency_per_key as capacity
     from longshore.lanes l join longshore.tasks t on t.name = l.task
-    where l.id = any (p_lanes) and t.concurrency_per_key is not null and not exists (
+    where l.id = any (p_lanes) and l.concurrency_key <> '' and t.concurrency_per_key is not null and not exists (
       select from longshore.limits k where k.task = l.task and k.key = l.concurrency_key and k.capacity is not null)
   loop
     -- Nothing of it runs: whoever declared the limit counted what ran, and since then every claim takes slots.

@@ -16,6 +16,7 @@ begin
   values (p_name, p_queues, p_tasks, p_tags, p_properties, p_constraint_tags, p_lease_ms,
     clock_timestamp() + p_lease_ms * interval '1 millisecond')
   returning id into v_id;
+  perform longshore.note_changes(p_workers => array[v_id]);
   return v_id;
 end
 $$;

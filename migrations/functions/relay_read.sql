@@ -14,7 +14,8 @@ create function longshore.relay_read(
   gone text,
   limits text, -- id free
   changed_lanes text,
-  dead_workers text
+  dead_workers text,
+  has_new_workers boolean
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -71,8 +72,10 @@ begin
   end if;
   changed_lanes := array_to_string(v_lanes, ',');
   if v_workers <> '{}' then
-    select string_agg(g.id::text, ',') into dead_workers from unnest(v_workers) as g(id)
-    where not exists (select from longshore.workers w where w.id = g.id and w.dead_at is null);
+    select string_agg(g.id::text, ',') filter (where w.id is null), bool_or(w.id is not null)
+    into dead_workers, has_new_workers
+    from unnest(v_workers) as g(id)
+    left join longshore.workers w on w.id = g.id and w.dead_at is null;
   end if;
   return next;
 end

@@ -6,6 +6,7 @@ import { LongshoreError } from '../job/errors.ts'
 import { addDevCommand } from './dev.ts'
 import { addMigrateCommand } from './migrate.ts'
 import { addPropertiesCommand } from './properties.ts'
+import { addQueuesCommand } from './queues.ts'
 import { addRelayCommand } from './relay.ts'
 import { addWorkerCommand } from './worker.ts'
 
@@ -22,6 +23,7 @@ const program = new Command('longshore')
 
 addMigrateCommand(program)
 addPropertiesCommand(program)
+addQueuesCommand(program)
 addRelayCommand(program)
 addWorkerCommand(program)
 addDevCommand(program)

@@ -22,6 +22,15 @@ export function addDatabaseOptions(command: Command): Command {
     )
 }
 
+export function addRedisOption(command: Command): Command {
+  return command.addOption(
+    new Option(
+      '--redis-url <url>',
+      'where Redis is: redis://host:port, several of one cluster separated by commas; without it jobs go straight through Postgres',
+    ).env('REDIS_URL'),
+  )
+}
+
 export function requireDatabaseUrl(options: DatabaseOptions): string {
   if (options.databaseUrl) return options.databaseUrl
   throw new LongshoreError(

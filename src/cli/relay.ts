@@ -1,25 +1,70 @@
 /** `longshore relay`: run the sidecar. */
-import type { Command } from 'commander'
-import { connectRedis } from '../redis/connect-redis.ts'
-import { createRelay } from '../relay/create-relay.ts'
+import { type Command, Option } from 'commander'
+import { createRelay, type Relay, type RelayOptions } from '../relay/create-relay.ts'
+import { createRelayRegistry } from '../relay/relay-metrics.ts'
 import { createLogger } from '../runtime/logger.ts'
-import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { serveMetrics } from '../runtime/metrics-server.ts'
+import { addDatabaseOptions, addRedisOption, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { addScheduleOptions } from './schedule-options.ts'
 import { untilSignal } from './until-signal.ts'
+
+type Options = DatabaseOptions &
+  Pick<RelayOptions, 'scheduleMode' | 'balanceStrategy' | 'fanoutWidth' | 'queueDepth' | 'laneWindow'> & {
+    redisUrl?: string
+    metricsPort?: number
+    metricsHost?: string
+  }
 
 export function addRelayCommand(program: Command): void {
   const command = program
     .command('relay')
-    .description('run the sidecar: due jobs, rescue and history; several may run, one leads')
-    .option(
-      '--redis-url <url>',
-      'a Redis to check at the start; dispatch through Redis is not built yet (REDIS_URL)',
+    .description(
+      'run the sidecar: due jobs, rescue, history, and with Redis the dispatch; several may run, one leads',
     )
-  addDatabaseOptions(command).action(async (options: DatabaseOptions & { redisUrl?: string }) => {
-    const logger = createLogger('longshore relay')
-    const redisUrl = options.redisUrl ?? process.env['REDIS_URL']
-    if (redisUrl) await (await connectRedis(redisUrl)).quit()
-    const relay = createRelay({ postgres: requireDatabaseUrl(options), schema: options.schema, logger })
+  addScheduleOptions(command)
+    .option('--queue-depth <n>', "copies of jobs in one worker's queue (default 100)", Number)
+    .option('--lane-window <n>', 'ready jobs of one lane that Redis holds (default 4000)', Number)
+    .addOption(
+      new Option('--metrics-port <port>', 'serve Prometheus metrics at http://127.0.0.1:<port>/metrics')
+        .env('LONGSHORE_METRICS_PORT')
+        .argParser(Number),
+    )
+    .option('--metrics-host <address>', 'the address to serve metrics on (default: loopback only)')
+  addRedisOption(addDatabaseOptions(command)).action(async (options: Options) => {
+    const { databaseUrl, redisUrl, metricsPort, metricsHost, ...settings } = options
+    const relay = createRelay({
+      ...settings,
+      postgres: requireDatabaseUrl(options),
+      ...(redisUrl ? { redis: redisUrl } : {}),
+      logger: createLogger('longshore relay'),
+    })
     await relay.start()
-    await untilSignal('longshore relay: running', () => relay.stop())
+    const registry = createRelayRegistry(() => relay.metrics())
+    const server =
+      metricsPort === undefined
+        ? undefined
+        : await serveMetrics({
+            ...registry,
+            port: metricsPort,
+            ...(metricsHost ? { host: metricsHost } : {}),
+          })
+    const progress = process.stderr.isTTY ? showRebuild(relay) : undefined
+    await untilSignal('longshore relay: running', async () => {
+      clearInterval(progress)
+      await server?.close()
+      await relay.stop()
+    })
   })
+}
+
+/** One line while queues are built anew, rewritten in place. */
+function showRebuild(relay: Relay): NodeJS.Timeout {
+  let isShown = false
+  return setInterval(() => {
+    const building = relay.metrics().queues.filter(queue => queue.lanesToRead > 0)
+    if (building.length === 0 && !isShown) return
+    isShown = building.length > 0
+    const text = building.map(({ name, lanesToRead }) => `${name}: ${lanesToRead} lanes to read`).join(', ')
+    process.stderr.write(`\r\u001b[K${isShown ? `filling Redis: ${text}` : ''}`)
+  }, 200).unref()
 }

@@ -5,10 +5,11 @@ import type { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
 import type { Handler } from '../job/task.ts'
 import { createWorker } from '../worker/create-worker.ts'
-import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { addDatabaseOptions, addRedisOption, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
 import { untilSignal } from './until-signal.ts'
 
 interface Options extends DatabaseOptions {
+  redisUrl?: string
   tags?: string[]
   queues?: string[]
   properties?: Record<string, string>
@@ -38,12 +39,19 @@ export function addWorkerCommand(program: Command): void {
       'fall-back interval of an idle worker (POLL_INTERVAL_MS, default 100)',
       Number,
     )
-  addDatabaseOptions(command).action(async (module: string, { databaseUrl, ...options }: Options) => {
-    const postgres = requireDatabaseUrl({ ...options, ...(databaseUrl ? { databaseUrl } : {}) })
-    const worker = createWorker({ ...options, postgres, handlers: await loadHandlers(module) })
-    const { id } = await worker.start()
-    await untilSignal(`longshore worker ${id}: running`, () => worker.stop())
-  })
+  addRedisOption(addDatabaseOptions(command)).action(
+    async (module: string, { databaseUrl, redisUrl, ...options }: Options) => {
+      const postgres = requireDatabaseUrl({ ...options, ...(databaseUrl ? { databaseUrl } : {}) })
+      const worker = createWorker({
+        ...options,
+        postgres,
+        ...(redisUrl ? { redis: redisUrl } : {}),
+        handlers: await loadHandlers(module),
+      })
+      const { id } = await worker.start()
+      await untilSignal(`longshore worker ${id}: running`, () => worker.stop())
+    },
+  )
 }
 
 const toList = (text: string): string[] => text.split(',').map(item => item.trim())

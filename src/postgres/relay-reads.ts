@@ -16,6 +16,8 @@ export interface OutboxRead {
   /** Lanes whose limits were set or removed. */
   changedLanes: number[]
   deadWorkers: number[]
+  /** Workers have begun: they may serve queues that nobody knew. */
+  hasNewWorkers: boolean
 }
 
 export interface OutboxAsk {
@@ -50,7 +52,7 @@ export async function readOutbox(db: TextQueryable, schema: string, ask: OutboxA
     ],
   )
   if (!row) throw new Error('relay_read answered nothing')
-  const [isLeader, rows, oldestMs, ready, gone, limits, changedLanes, deadWorkers] = row
+  const [isLeader, rows, oldestMs, ready, gone, limits, changedLanes, deadWorkers, hasNewWorkers] = row
   return {
     isLeader: isLeader === 't',
     rows: items(rows),
@@ -66,6 +68,7 @@ export async function readOutbox(db: TextQueryable, schema: string, ask: OutboxA
     }),
     changedLanes: items(changedLanes).map(Number),
     deadWorkers: items(deadWorkers).map(Number),
+    hasNewWorkers: hasNewWorkers === 't',
   }
 }
 
@@ -159,6 +162,7 @@ export async function readQueues(db: Queryable, schema: string): Promise<Map<str
        from (
          select queue as name from longshore.lanes where concurrency_key = '' group by queue
          union select unnest(queues) from longshore.workers
+         union select name from longshore.queues
        ) n left join longshore.queues q on q.name = n.name`,
     ),
   )

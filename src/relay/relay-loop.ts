@@ -93,6 +93,8 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
   const queues = new Map<string, QueueRelay>()
   const facts = new Map<number, LaneDescription>()
   const queuesOfLimit = new Map<number, Set<string>>()
+  /** Generations that workers have been told of. */
+  const lively = new Set<string>()
   const seen = new Map<string, { queued: number; taken: number }>()
   /** To be read again: what the audit found, and what was taken and not claimed. */
   const audited = new Map<JobId, 'relay' | 'audit'>()
@@ -128,8 +130,6 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
       }
     }
   }
-
-  const queueOf = (lane: number) => queues.get(facts.get(lane)?.queue ?? '')
 
   /** Trouble with one queue is that queue's alone; a later leader ends the term. */
   const withQueue = async (queue: QueueRelay | undefined, work: (queue: QueueRelay) => Promise<unknown>) => {
@@ -218,6 +218,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
     done = []
     for (const id of again.keys()) audited.delete(id)
     lagMs = read.oldestMs
+    if (read.hasNewWorkers) await readQueuesAgain()
 
     // Other limits than before: lanes are of another kind now.
     const changed = new Set<string>()
@@ -283,6 +284,11 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
             if (known) await queue.refill(known)
           }
           if (queue.lowLanes.size > 0) hasMore = true
+          if (queue.isLive && !lively.has(queue.generation)) {
+            // Workers wait to hear of it.
+            lively.add(queue.generation)
+            await beat(queue)
+          }
         }),
       ),
     )
@@ -331,23 +337,24 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
     },
   })
 
+  const beat = async (queue: QueueRelay) => {
+    const answer = await queue.beat()
+    if (!answer) return
+    seen.set(queue.name, answer)
+    bells += answer.bells
+    for (const id of answer.overdue) audited.set(id, 'audit')
+    for (const { limit, turn } of answer.fullLimits) {
+      const of = fullLimits.get(limit) ?? new Map()
+      fullLimits.set(limit, of.set(queue.name, turn))
+      queuesOfLimit.set(limit, (queuesOfLimit.get(limit) ?? new Set()).add(queue.name))
+    }
+  }
+
   const beatAll = async () => {
     await Promise.all(
-      [...queues.values()].map(async queue => {
-        if (!queue.isOpen) return reopen(queue, false)
-        await withQueue(queue, async () => {
-          const beat = await queue.beat()
-          if (!beat) return
-          seen.set(queue.name, beat)
-          bells += beat.bells
-          for (const id of beat.overdue) audited.set(id, 'audit')
-          for (const { limit, turn } of beat.fullLimits) {
-            const of = fullLimits.get(limit) ?? new Map()
-            fullLimits.set(limit, of.set(queue.name, turn))
-            queuesOfLimit.set(limit, (queuesOfLimit.get(limit) ?? new Set()).add(queue.name))
-          }
-        })
-      }),
+      [...queues.values()].map(queue =>
+        queue.isOpen ? withQueue(queue, beat) : Promise.resolve(reopen(queue, false)),
+      ),
     )
     if (
       audited.size > 0 ||

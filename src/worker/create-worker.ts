@@ -73,6 +73,8 @@ export interface Worker {
    * had before; those that it has claimed are run.
    */
   setProperties(properties: Readonly<Record<string, string>>): Promise<void>
+  /** Where its jobs come from at this moment: through Redis, or straight from Postgres. */
+  readonly path: 'redis' | 'direct'
 }
 
 /** Two exchanges under way, and one for what comes between. */
@@ -165,6 +167,7 @@ export function createWorker(options: WorkerOptions): Worker {
   }
 
   let life: Promise<Lives> | undefined
+  let lives: Lives | undefined
   let lastChange: Promise<unknown> = Promise.resolve()
 
   const changeProperties = async (had: Pick<WorkerFacts, 'properties' | 'constraintTags'>) => {
@@ -185,7 +188,8 @@ export function createWorker(options: WorkerOptions): Worker {
         life = undefined
         throw error
       })
-      return { id: (await life).workerId }
+      lives = await life
+      return { id: lives.workerId }
     },
     async stop(stop = {}) {
       checkOptions('CONFIG_INVALID', 'stop', stop, ['deadline'])
@@ -194,6 +198,9 @@ export function createWorker(options: WorkerOptions): Worker {
       const begun = await stopped?.catch(() => undefined) // a start that failed has nothing to stop
       await begun?.end(deadlineMs)
       if (life === stopped) life = undefined
+    },
+    get path() {
+      return lives?.path ?? 'direct'
     },
     async setProperties(properties) {
       const had = { properties: { ...properties }, constraintTags: constraintTags(properties) }

@@ -7,6 +7,7 @@ import type { WorkerLife } from './worker-life.ts'
 export interface Lives {
   /** Of the latest life. */
   readonly workerId: number
+  readonly path: WorkerLife['path']
   setProperties: WorkerLife['setProperties']
   end(deadlineMs: number): Promise<void>
 }
@@ -59,6 +60,9 @@ export async function beginLives(options: {
   return {
     get workerId() {
       return current.workerId
+    },
+    get path() {
+      return current.path
     },
     setProperties: had => current.setProperties(had),
     end(deadlineMs) {

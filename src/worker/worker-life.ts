@@ -42,6 +42,8 @@ import { Run, type RunSettings } from './run-job.ts'
 
 export interface WorkerLife {
   readonly workerId: number
+  /** Where its jobs come from at this moment. */
+  readonly path: 'redis' | 'direct'
   /** Resolves if it dies; it must be ended all the same. */
   readonly died: Promise<void>
   /** Resolves when the claims that went by what it had before are over. */
@@ -470,6 +472,9 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   let ended: Promise<void> | undefined
   return {
     workerId,
+    get path() {
+      return path?.isOpen ? 'redis' : 'direct'
+    },
     died,
     async setProperties(had) {
       if (isEnding) return

@@ -675,14 +675,14 @@ describe('workers under a limit', () => {
     const limited = defineTask({ name: 'else', concurrency: 3 })
     const producer = deployment.producer({ tasks: [...tasks, limited] })
     await producer.enqueueMany(limited, numbers(5))
-    // Whoever touched one would wait for ever.
-    const tx = await database.connect()
-    await tx.query('begin')
-    await tx.query('lock table longshore.slot_groups in access exclusive mode')
     const done = counter()
     for (const served of [tasks.slice(0, 1), tasks]) {
       await deployment.worker({ handlers: served.map(task => task.handle(() => done.add())) })
     }
+    // Whoever touched one would wait for ever.
+    const tx = await database.connect()
+    await tx.query('begin')
+    await tx.query('lock table longshore.slot_groups in access exclusive mode')
     for (const task of tasks) await producer.enqueueMany(task, numbers(250))
     await done.reached(500)
     await eventually('all of them are settled', async () => {

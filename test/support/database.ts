@@ -36,6 +36,10 @@ export function useDatabase(options: { isEmpty?: boolean } = {}): TestDatabase {
     await admin.connect()
     await admin.query(`create database ${name}${options.isEmpty ? '' : ` template ${inject('template')}`}`)
     await admin.end()
+    if (options.isEmpty) return
+    // Clones of one template would share their keys in Redis.
+    const own = await connect()
+    await own.query('update longshore.settings set deployment = $1', [randomBytes(6).toString('hex')])
   })
 
   afterAll(async () => {

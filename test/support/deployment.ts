@@ -2,23 +2,31 @@
  * Producers and workers of one test: taken down after it whatever happens. Then the invariants are audited, over the tables
  * and over the journal of what the test did, and everything is removed.
  */
-import { afterEach, beforeAll } from 'vitest'
+import { afterEach, beforeAll, inject } from 'vitest'
 import {
   audit,
   createProducer,
+  createRelay,
   createWorker,
   type Producer,
   type ProducerOptions,
+  type Relay,
+  type RelayOptions,
   type Worker,
   type WorkerOptions,
 } from '../../src/index.ts'
 import type { TestDatabase } from './database.ts'
 import { createJournal, type JournalRun } from './journal.ts'
+import { eventually } from './signals.ts'
 
 export interface Deployment {
   producer(options?: ProducerOptions): Producer
   /** Started. Stopped after the test, with no patience for handlers. */
   worker(options: WorkerOptions): Promise<Worker>
+  /** Where Redis is, if jobs go that way in this run of the tests. */
+  readonly redis: string | undefined
+  /** Started; there is one of itself where jobs go through Redis. Stopped after the test. */
+  relay(options?: RelayOptions): Promise<Relay>
   /** Every run so far, in the order of their claims. */
   runs(): Promise<JournalRun[]>
   /** This test damages the tables on purpose: no audit after it. */
@@ -32,6 +40,8 @@ export function useDeployment(
 ): Deployment {
   const producers: Producer[] = []
   const workers: Worker[] = []
+  const relays: Relay[] = []
+  const redis = inject('dispatch') === 'redis' ? inject('redisUrl') : undefined
   const journal = createJournal(database)
   let isAudited = options.audit
 
@@ -40,6 +50,7 @@ export function useDeployment(
   afterEach(async () => {
     await Promise.all(workers.splice(0).map(worker => worker.stop({ deadline: 0 })))
     await Promise.all(producers.splice(0).map(producer => producer.close()))
+    await Promise.all(relays.splice(0).map(relay => relay.stop()))
     // A test that failed may have left a transaction open.
     await database.rows("set lock_timeout = '20s'")
     const db = {
@@ -49,8 +60,10 @@ export function useDeployment(
     isAudited = options.audit
     await database.rows(
       `truncate longshore.jobs, longshore.finished_jobs, longshore.workers, longshore.awaited, longshore.tasks,
-         longshore.limits, longshore.slot_groups, longshore.lane_heads, longshore.lanes`,
+         longshore.limits, longshore.slot_groups, longshore.lane_heads, longshore.lanes, longshore.outbox,
+         longshore.relayed, longshore.queues`,
     )
+    await database.rows("update longshore.settings set dispatch = 'direct'")
     await journal.clear()
     if (violations.length > 0) {
       const lines = violations.map(
@@ -60,16 +73,32 @@ export function useDeployment(
     }
   })
 
+  const relay = async (options: RelayOptions = {}) => {
+    const started = createRelay({ postgres: database.url, ...(redis ? { redis } : {}), ...options })
+    relays.push(started)
+    await started.start()
+    return started
+  }
+
   return {
+    redis,
+    relay,
     producer(options = {}) {
       const producer = createProducer({ postgres: database.url, ...options })
       producers.push(producer)
       return producer
     },
     async worker(options) {
-      const worker = createWorker({ postgres: database.url, abortGrace: 50, ...options })
+      if (redis && relays.length === 0) await relay()
+      const worker = createWorker({
+        postgres: database.url,
+        abortGrace: 50,
+        ...(redis ? { redis } : {}),
+        ...options,
+      })
       workers.push(worker)
       await worker.start()
+      if (redis) await eventually('jobs come through Redis', async () => worker.path === 'redis')
       return worker
     },
     runs: () => journal.runs(),

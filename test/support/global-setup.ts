@@ -1,7 +1,7 @@
-/** Starts one Postgres for all test files and a migrated template in it, which each file clones. */
+/** Starts one Postgres and one Redis for all test files, and a migrated template in Postgres, which each file clones. */
 import pg from 'pg'
 import type { TestProject } from 'vitest/node'
-import { startPostgres } from '../../src/dev/index.ts'
+import { startPostgres, startRedis } from '../../src/dev/index.ts'
 import { migrate } from '../../src/index.ts'
 
 declare module 'vitest' {
@@ -9,12 +9,15 @@ declare module 'vitest' {
     /** A database of the server, for creating others. */
     adminUrl: string
     template: string
+    redisUrl: string
+    /** Which way the jobs of this run come to their workers. */
+    dispatch: 'direct' | 'redis'
   }
 }
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const postgres = await startPostgres()
-  process.stdout.write(`${postgres.choice}\n`)
+  const [postgres, redis] = await Promise.all([startPostgres(), startRedis()])
+  process.stdout.write(`${postgres.choice}\n${redis.choice}\n`)
   const template = `longshore_test_${process.pid}_template`
   const url = new URL(postgres.url)
   url.pathname = `/${template}`
@@ -28,12 +31,13 @@ export default async function setup(project: TestProject): Promise<() => Promise
   }
   project.provide('adminUrl', postgres.url)
   project.provide('template', template)
+  project.provide('redisUrl', redis.url)
 
   return async () => {
     const again = new pg.Client(postgres.url)
     await again.connect()
     await again.query(`drop database if exists ${template} with (force)`)
     await again.end()
-    await postgres.stop()
+    await Promise.all([postgres.stop(), redis.stop()])
   }
 }

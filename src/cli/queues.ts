@@ -1,0 +1,63 @@
+/** `longshore queues`: show how the jobs of queues are spread over workers, or set it for one. */
+import type { Command } from 'commander'
+import { LongshoreError } from '../job/errors.ts'
+import { type QueueSettings, readQueueSettings, setQueue } from '../postgres/queue-settings.ts'
+import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { addScheduleOptions } from './schedule-options.ts'
+
+type Options = DatabaseOptions & {
+  scheduleMode?: 'fanout' | 'balanced'
+  balanceStrategy?: 'least-queue' | 'round-robin' | 'random'
+  fanoutWidth?: number
+  default?: boolean
+  json?: boolean
+}
+
+export function addQueuesCommand(program: Command): void {
+  const command = program
+    .command('queues')
+    .argument('[queue]', 'the queue to change')
+    .description(
+      'show how jobs of queues are spread over workers, or set it for one; running relays follow within a second',
+    )
+  addScheduleOptions(command)
+    .option('--default', "the relay's own settings hold for this queue again")
+    .option('--json', 'print the queues as JSON')
+  addDatabaseOptions(command).action(async (queue: string | undefined, options: Options) => {
+    const where = { postgres: requireDatabaseUrl(options), schema: options.schema }
+    const { scheduleMode, balanceStrategy, fanoutWidth } = options
+    const isChange =
+      options.default === true ||
+      scheduleMode !== undefined ||
+      balanceStrategy !== undefined ||
+      fanoutWidth !== undefined
+    if (isChange && queue === undefined) {
+      throw new LongshoreError(
+        'CONFIG_INVALID',
+        'name the queue to change: longshore queues <queue> --schedule-mode …',
+      )
+    }
+    if (isChange && queue !== undefined) {
+      const change = options.default
+        ? { mode: null, strategy: null, width: null }
+        : {
+            ...(scheduleMode ? { mode: scheduleMode } : {}),
+            ...(balanceStrategy ? { strategy: balanceStrategy } : {}),
+            ...(fanoutWidth === undefined ? {} : { width: fanoutWidth || null }),
+          }
+      await setQueue(queue, change, where)
+    }
+    const found = await readQueueSettings(where)
+    const shown = queue === undefined ? found : found.filter(({ name }) => name === queue)
+    if (options.json) process.stdout.write(`${JSON.stringify({ schema: options.schema, queues: shown })}\n`)
+    else
+      process.stdout.write(
+        shown.length > 0 ? `${shown.map(describe).join('\n')}\n` : 'there are no queues yet\n',
+      )
+  })
+}
+
+function describe({ name, mode, strategy, width }: QueueSettings & { name: string }): string {
+  const set = [mode, strategy, width === null ? null : `width ${width}`].filter(item => item !== null)
+  return `${name}: ${set.length > 0 ? set.join(', ') : "the relay's own settings"}`
+}
