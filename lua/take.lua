@@ -128,6 +128,21 @@ do
   end)
 end
 
+-- The first place at which one of its lanes goes on in Postgres: what lies behind is not taken before that is read in.
+local edge_score, edge_id
+local is_at_edge = false
+if limit > 0 then
+  for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'bounded')) do
+    local lane = lane_of(number)
+    if lane and (not edge_score or before(lane.bound_score, lane.bound_id, edge_score, edge_id))
+      and redis.call('SISMEMBER', prefix .. 'workers-of:' .. lane.kind, me.id) == 1
+      and (free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 or spare[number])
+    then
+      edge_score, edge_id = lane.bound_score, lane.bound_id
+    end
+  end
+end
+
 local picked, is_picked = {}, {}
 local skipped = {}
 local is_queue_done, has_walked = false, false
@@ -171,6 +186,10 @@ while #picked < limit do
   end
   local cursor = heap[1]
   if not cursor then break end
+  if edge_score and not before(cursor.score, cursor.id, edge_score, edge_id) then
+    is_at_edge = true
+    break
+  end
   pop()
   local id, lane = cursor.id, cursor.lane
   local goes_on = true
@@ -205,9 +224,11 @@ while #picked < limit do
   end
 end
 -- Rather what others hold than nothing.
-for _, id in ipairs(skipped) do
-  if #picked >= limit then break end
-  pick(id)
+if not is_at_edge then
+  for _, id in ipairs(skipped) do
+    if #picked >= limit then break end
+    pick(id)
+  end
 end
 
 local numbers = {}
@@ -245,8 +266,12 @@ end
 
 if limit > 0 then
   if #picked < limit then
-    -- Everything that it may run has been looked at.
-    if me.bound_score then set_worker_bound(me, nil) end
+    if not is_at_edge then
+      -- Everything that it may run has been looked at.
+      if me.bound_score then set_worker_bound(me, nil) end
+    elseif me.bound_score and redis.call('ZCARD', me.queue) == 0 then
+      set_worker_bound(me, '-1', '')
+    end
     redis.call('ZADD', prefix .. 'idle', 'NX', clock[1] * 1000000 + clock[2], me.id)
   else
     if me.bound_score and redis.call('ZCARD', me.queue) == 0 then set_worker_bound(me, '-1', '') end

@@ -60,8 +60,10 @@ local function set_lane_bound(lane, score, id)
   lane.bound_score, lane.bound_id = score, id
   if score then
     redis.call('HSET', prefix .. 'lane-facts:' .. lane.number, 'bound-score', score, 'bound-id', id)
+    redis.call('SADD', prefix .. 'bounded', lane.number)
   else
     redis.call('HDEL', prefix .. 'lane-facts:' .. lane.number, 'bound-score', 'bound-id')
+    redis.call('SREM', prefix .. 'bounded', lane.number)
   end
 end
 

@@ -63,6 +63,8 @@ const COMPLETE_CONNECTIONS = 5
 /** How soon a cancelled job that is not known yet is looked for again. */
 const CANCEL_LOOK_MS = 250
 const MOST_KNOWN_LANES = 10_000
+/** A relay that leads is heard by then; a worker that hears none goes straight to Postgres. */
+const FIRST_BEAT_MS = 700
 /** Workers whose way through Redis has closed do not all ask Postgres at the same moment. */
 const DIRECT_WITHIN_MS = 300
 /** A lost reply may have committed a claim; its transaction may still be under way when we first look. */
@@ -378,6 +380,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       onBell: () => loop.look(),
       onChange: isOpen => {
         if (isEnding) return
+        clearTimeout(directSoon)
         // Whoever beats does the upkeep as well.
         upkeep?.rest(isOpen)
         wakeUp.rest(isOpen)
@@ -422,8 +425,12 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     rank: 'worker',
     logger,
   })
-  if (given.redis) path = openPath(given.redis)
-  loop.look()
+  if (given.redis) {
+    path = openPath(given.redis)
+    directSoon = setTimeout(() => loop.look(), FIRST_BEAT_MS)
+  } else {
+    loop.look()
+  }
 
   const allReported = (ms: number) =>
     new Promise<void>(resolve => {

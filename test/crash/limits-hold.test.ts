@@ -8,7 +8,7 @@ import { useWorkerProcesses } from '../support/worker-process.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const startProcess = useWorkerProcesses(database)
+const startProcess = useWorkerProcesses(database, deployment)
 
 const KEYS = 8
 const JOBS = 600

@@ -7,7 +7,7 @@ import { useWorkerProcesses } from '../support/worker-process.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const startProcess = useWorkerProcesses(database)
+const startProcess = useWorkerProcesses(database, deployment)
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
 

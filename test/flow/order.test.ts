@@ -4,11 +4,12 @@ import { useDeployment } from '../support/deployment.ts'
 import type { JournalRun } from '../support/journal.ts'
 import { noops } from '../support/process-tasks.ts'
 import { eventually } from '../support/signals.ts'
+import { watchTakes } from '../support/takes.ts'
 import { useWorkerProcesses } from '../support/worker-process.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const startProcess = useWorkerProcesses(database)
+const startProcess = useWorkerProcesses(database, deployment)
 
 /** Over three tasks: priorities and run times with many ties. Returns the ids, best first. */
 async function mixedBacklog(size: number): Promise<string[]> {
@@ -65,10 +66,19 @@ describe('the order of claims', () => {
 
   it('[C7] of three worker processes never takes a worse job before a claim that takes a better one begins', async () => {
     const order = await mixedBacklog(10_000)
+    const takes = deployment.redis ? await watchTakes(deployment.redis, database) : undefined
     await Promise.all([1, 2, 3].map(() => startProcess()))
     await drained()
+    takes?.stop()
     const runs = await deployment.runs()
     expect(runs).toHaveLength(10_000)
+    if (takes) {
+      // A take is a step of its own, and decides; claims that follow two takes may pass each other on their way.
+      const rank = new Map(order.map((id, n) => [id, n]))
+      expect(takes.ids.length).toBeGreaterThan(5000)
+      expect(takes.ids).toEqual([...takes.ids].sort((a, b) => (rank.get(a) ?? 0) - (rank.get(b) ?? 0)))
+      return
+    }
     expect(overtaken(runs, order)).toEqual([])
     // The check can fail: two claims of the last third, exchanged in time.
     const [first] = runs

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import { createRelay, defineTask, type Relay } from '../../src/index.ts'
+import { defineTask } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { counter, eventually } from '../support/signals.ts'
@@ -8,10 +8,8 @@ const database = useDatabase()
 const deployment = useDeployment(database)
 const task = defineTask({ name: 'later' })
 
-const relays: Relay[] = []
 afterEach(async () => {
   vi.useRealTimers()
-  await Promise.all(relays.splice(0).map(relay => relay.stop()))
 })
 
 describe('a delayed job', () => {
@@ -75,9 +73,7 @@ describe('a delayed job', () => {
           'select holder, epoch from longshore.leader where expires_at > now()',
         )
       )[0]
-    const relay = createRelay({ postgres: database.url })
-    relays.push(relay)
-    await relay.start()
+    const relay = await deployment.relay()
     await eventually('the relay leads', async () => (await holder())?.holder.startsWith('relay') ?? false)
     const first = await holder()
     const done = counter()

@@ -25,7 +25,7 @@ export interface Deployment {
   worker(options: WorkerOptions): Promise<Worker>
   /** Where Redis is, if jobs go that way in this run of the tests. */
   readonly redis: string | undefined
-  /** Started; there is one of itself where jobs go through Redis. Stopped after the test. */
+  /** The one that keeps Redis in step, started where there is none yet. Stopped after the test. */
   relay(options?: RelayOptions): Promise<Relay>
   /** Every run so far, in the order of their claims. */
   runs(): Promise<JournalRun[]>
@@ -74,6 +74,7 @@ export function useDeployment(
   })
 
   const relay = async (options: RelayOptions = {}) => {
+    if (relays[0]) return relays[0]
     const started = createRelay({ postgres: database.url, ...(redis ? { redis } : {}), ...options })
     relays.push(started)
     await started.start()
@@ -89,7 +90,7 @@ export function useDeployment(
       return producer
     },
     async worker(options) {
-      if (redis && relays.length === 0) await relay()
+      if (redis) await relay()
       const worker = createWorker({
         postgres: database.url,
         abortGrace: 50,

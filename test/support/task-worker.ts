@@ -30,5 +30,10 @@ const worker = createWorker({
 })
 const { id } = await worker.start()
 process.stdout.write(`running ${id}.\n`)
+const look = setInterval(() => {
+  if (worker.path !== 'redis') return
+  clearInterval(look)
+  process.stdout.write('through redis\n')
+}, 10).unref()
 await once(process, 'SIGTERM')
 await worker.stop()

@@ -2,6 +2,7 @@
 import { afterEach } from 'vitest'
 import type { WorkerOptions } from '../../src/index.ts'
 import type { TestDatabase } from './database.ts'
+import type { Deployment } from './deployment.ts'
 import { spawnScript } from './spawn-cli.ts'
 
 export interface WorkerProcess {
@@ -21,16 +22,17 @@ export interface WorkerProcess {
 type ProcessOptions = Pick<WorkerOptions, 'lease' | 'name' | 'maxConcurrentTasks' | 'claimBatchSize'>
 
 /** Call after `useDeployment`: then the processes end before the audit. */
-export function useWorkerProcesses(database: TestDatabase) {
+export function useWorkerProcesses(database: TestDatabase, deployment: Deployment) {
   const started: WorkerProcess[] = []
   afterEach(async () => {
     await Promise.all(started.splice(0).map(each => each.kill()))
   })
 
   return async function startProcess(options: ProcessOptions = {}): Promise<WorkerProcess> {
+    if (deployment.redis) await deployment.relay()
     const { child, says, ended, said } = spawnScript(
       'test/support/task-worker.ts',
-      [JSON.stringify({ postgres: database.url, ...options })],
+      [JSON.stringify({ postgres: database.url, redis: deployment.redis, ...options })],
       { LONGSHORE_LOG_LEVEL: 'silent' },
     )
     const process = {
@@ -46,6 +48,10 @@ export function useWorkerProcesses(database: TestDatabase) {
     }
     started.push(process)
     await says('.\n')
+    if (deployment.redis) {
+      // Some are made to die at once.
+      await says('through redis\n').catch(() => ended)
+    }
     return Object.assign(process, { id: Number(/running (\d+)\./.exec(said())?.[1]) })
   }
 }
