@@ -1,5 +1,5 @@
 /**
- * Owns the longshore that is measured: a snapshot of `src/` and `migrations/`, built the way it is published. Run by
+ * Owns the longshore that is measured: a snapshot of `src/`, `migrations/` and `lua/`, built the way it is published. Run by
  * tsx it would be slower: esbuild's `keepNames` adds a call for every closure, several in each job. The snapshot also
  * keeps edits made meanwhile out of a run.
  */
@@ -10,7 +10,7 @@ import { build } from 'tsdown'
 const root = fileURLToPath(new URL('../', import.meta.url))
 
 export interface LongshoreBuild {
-  /** Folder with `dist/` and `migrations/`. */
+  /** Folder with `dist/`, `migrations/` and `lua/`. */
   readonly folder: string
   remove(): void
 }
@@ -21,7 +21,7 @@ export async function buildLongshore(): Promise<LongshoreBuild> {
   mkdirSync(cache, { recursive: true })
   const folder = mkdtempSync(`${cache}/longshore-bench-`)
   writeFileSync(`${folder}/package.json`, '{ "type": "module" }\n')
-  cpSync(`${root}migrations`, `${folder}/migrations`, { recursive: true })
+  for (const part of ['migrations', 'lua']) cpSync(`${root}${part}`, `${folder}/${part}`, { recursive: true })
   await build({
     config: false,
     cwd: root,

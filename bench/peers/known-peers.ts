@@ -11,6 +11,12 @@ export interface KnownPeer {
 }
 
 export const knownPeers: Readonly<Record<string, KnownPeer>> = {
+  longshore: {
+    title: 'longshore through Redis, default settings: a relay beside it, producers hint',
+    needs: ['postgres', 'redis'],
+    isOurs: true,
+    load: async () => (await import('./longshore.ts')).openLongshore,
+  },
   'longshore-direct': {
     title: 'longshore, direct mode, default settings',
     needs: ['postgres'],

@@ -8,7 +8,7 @@ import { Cluster, Redis } from 'ioredis'
 import { LongshoreError } from '../job/errors.ts'
 import { connectRedis, type RedisClient, type RedisClientOptions } from './connect-redis.ts'
 import { type RedisConfig, readRedisConfig, withoutPassword } from './redis-config.ts'
-import type { ScriptRunner } from './scripts.ts'
+import { allScripts, type ScriptRunner } from './scripts.ts'
 
 export interface RedisStore extends ScriptRunner {
   /** Whether calls have a way now. */
@@ -74,6 +74,7 @@ async function firstReached<T>(
 /** Opens by itself, now or when the server can be reached. */
 export function openRedis(config: RedisConfig, onError: (error: Error) => void): RedisStore {
   const place = readRedisConfig(config)
+  allScripts() // a package without them is told here, not by the first call
   let calls: Redis | Cluster | undefined
   let listener: Redis | Cluster | undefined
   let isClosed = false

@@ -268,7 +268,8 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
     applied += read.rows.length
     const hasLow = await refillLow()
     if (read.rows.length > 0) wakeUp.onClaimed(read.rows.length)
-    if (done.length > 0 || hasLow || audited.size > 0) mustTurn = true
+    // What was applied is forgotten with the next look, whenever that is.
+    if (read.rows.length === MOST_ROWS || hasLow || audited.size > 0) mustTurn = true
   }
 
   /** Read on in some of the lanes that run low. Answers whether there are more. */

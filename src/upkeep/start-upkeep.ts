@@ -1,6 +1,6 @@
 /**
  * Upkeep: the duties that somebody must do for the whole deployment, done by whoever holds the lease. Duties are one
- * file each: due jobs, rescue, history. Holding the lease twice would do no harm to them; it only saves work.
+ * file each: due jobs, rescue, history, the outbox nobody reads. Holding the lease twice would do no harm to them; it only saves work.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Queryable } from '../job/queryable.ts'
@@ -9,6 +9,7 @@ import { isTransientError } from '../postgres/transient-error.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { keepHistory } from './keep-history.ts'
 import { type LeaderRank, lead, resign } from './lead.ts'
+import { leaveRedis } from './leave-redis.ts'
 import { createDueJobs } from './promote-due-jobs.ts'
 import { rescueJobs } from './rescue-jobs.ts'
 
@@ -66,6 +67,8 @@ export function startUpkeep(options: {
     if (!isLeader) return dueJobs.stop()
     dueJobs.start()
     await rescueJobs(db, schema, performance.now() - leadingSince, logger)
+    if (options.rank !== 'relay with Redis')
+      await leaveRedis(db, schema, holder, performance.now() - leadingSince, logger)
     if (performance.now() < historyAt) return
     // A failure here (most likely a lock that was not to be had) must not end the term.
     await keepHistory(pool, schema).then(

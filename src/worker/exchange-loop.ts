@@ -41,6 +41,8 @@ export function createExchangeLoop(options: {
   /** Permits that are taken from the start, by handlers of an earlier life. */
   taken: number
   exchange: (outcomes: readonly Outcome[], limit: number) => Promise<Exchange>
+  /** Whether looking for jobs beside settling costs nothing, so that it is done even when none are expected. */
+  looksForFree: () => boolean
   /** Starts the jobs; each takes one permit until `freePermit`. */
   onClaimed: (jobs: ClaimedJob[]) => void
   /** This run is over for Postgres: settled, or its lease was lost. */
@@ -92,12 +94,13 @@ export function createExchangeLoop(options: {
       const limit = Math.max(0, Math.min(free, batch))
       const wantsJobs = limit > 0 && (mustLook || hasBacklog)
       if (outcomes.length === 0 && !wantsJobs) break
-      mustLook = false
+      const asked = wantsJobs || options.looksForFree() ? limit : 0
+      if (asked > 0) mustLook = false
       const sent = outcomes.length <= MOST_OUTCOMES ? outcomes : outcomes.slice(0, MOST_OUTCOMES)
       outcomes = sent === outcomes ? [] : outcomes.slice(MOST_OUTCOMES)
       calls++
-      reserved += limit
-      call(sent, limit)
+      reserved += asked
+      call(sent, asked)
     }
     if (calls > 0 || outcomes.length > 0) return
     if (busy.length === 0 && !busyTimer) for (const resolve of onSettled.splice(0)) resolve()

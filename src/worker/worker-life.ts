@@ -320,6 +320,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     taken: inside,
     exchange: (outcomes, limit) =>
       path?.isOpen ? path.exchange(outcomes, limit) : exchange(outcomes, limit),
+    looksForFree: () => !path?.isOpen,
     onClaimed: startJobs,
     onSettled: outcome => {
       if (holds(outcome)) runs.delete(outcome.id)

@@ -1,0 +1,22 @@
+-- No relay has kept Redis in step for a while, and whoever holds the lease has none either: jobs go straight through Postgres,
+-- and what was noted for a relay is dropped. One that comes back begins anew from the jobs themselves. False: somebody else leads
+-- meanwhile, or it was so before.
+create function longshore.leave_redis(p_holder text) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '200ms'
+as $$
+begin
+  -- Held until the commit: nobody takes the lease, and with it the outbox, in between.
+  perform from longshore.leader l where l.holder = p_holder and l.rank < 2 for update;
+  if not found then
+    return false;
+  end if;
+  update longshore.settings s set dispatch = 'direct' where s.dispatch = 'redis';
+  if not found then
+    return false;
+  end if;
+  delete from longshore.outbox;
+  return true;
+end
+$$;
