@@ -32,8 +32,7 @@ if redis.call('EXISTS', prefix .. 'idle') == 1 then
     local number = kinds[at]
     if kind.isPlain and redis.call('EXISTS', prefix .. 'lane:' .. number) == 1 then ring(number) end
     local head = kind.hasLimits and redis.call('ZRANGE', prefix .. 'heads:' .. number, 0, 0)[1]
-    local lane = head and lane_of(head)
-    if lane and free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 then ring(number) end
+    if head then ring_limited(lane_at_head(head), 1) end
   end
 end
 return { 'OK', overdue, full, turns, redis.call('SMEMBERS', prefix .. 'low'), redis.call('HLEN', prefix .. 'jobs'), #taken / 2, bells }

@@ -34,33 +34,17 @@ if items <= #ARGV then
   bulk('HDEL', prefix .. 'taken', acknowledged)
 end
 
-local opened = {}
-do
-  local number
-  each(arg.freed, function(item)
-    if not number then
-      number = item
-      return
-    end
-    local lane = lane_of(number)
-    if lane then
-      for _, which in ipairs({ lane.limit or lane.key_limit, lane.limit and lane.key_limit }) do
-        if free_of(which) <= 0 then opened[which] = true end
-        add_slots(which, tonumber(item))
-        if which == lane.key_limit then touched[number] = true end
-      end
-    end
-    number = nil
-  end)
-  -- Before this worker looks itself.
-  for number in pairs(touched) do
-    local lane = lane_of(number)
-    local head = redis.call('ZRANGE', lane.home, 0, 0, 'WITHSCORES')
-    if head[1] and free_of(lane.key_limit) > 0 then
-      redis.call('ZADD', prefix .. 'heads:' .. lane.kind, head[2], number)
-    end
+local freed_lane
+each(arg.freed, function(item)
+  if not freed_lane then
+    freed_lane = lane_of(item) or { limits = {} }
+  else
+    add_slots_of(freed_lane, tonumber(item))
+    freed_lane = nil
   end
-end
+end)
+-- Before this worker looks itself.
+refresh_heads()
 
 -- A heap of cursors, each at its best job.
 local heap = {}
@@ -117,7 +101,6 @@ end
 local picked, is_picked = {}, {}
 local skipped = {}
 local is_queue_done, has_walked = false, false
-local used = {}
 
 local function pick(id)
   picked[#picked + 1] = id
@@ -128,11 +111,9 @@ if limit > 0 then
   is_queue_done = not begin(me.queue, nil, limit)
   each(me.limited, function(kind)
     local heads = redis.call('ZRANGE', prefix .. 'heads:' .. kind, 0, limit - 1)
-    for _, number in ipairs(heads) do
-      local lane = lane_of(number)
-      if lane and free_of(lane.limit) > 0 then
-        begin(lane.home, lane, math.max(4, math.ceil(limit / #heads)))
-      end
+    for _, head in ipairs(heads) do
+      local lane = lane_at_head(head)
+      if has_slots(lane) then begin(lane.home, lane, math.max(4, math.ceil(limit / #heads))) end
     end
   end)
 end
@@ -156,16 +137,11 @@ while #picked < limit do
   local goes_on = true
   if not lane then
     pick(id)
-  elseif is_limited(lane) then
-    if free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 then
+  elseif not lane.is_plain then
+    goes_on = has_slots(lane)
+    if goes_on then
       pick(id)
-      for _, which in ipairs({ lane.limit or lane.key_limit, lane.limit and lane.key_limit }) do
-        free_slots[which] = free_of(which) - 1
-        used[which] = true
-      end
-    else
-      goes_on = false
-      touched[lane.number] = true
+      add_slots_of(lane, -1)
     end
   elseif not is_picked[id] then
     if width > 0 and #skipped < 1000 and redis.call('HEXISTS', prefix .. 'held', id) == 1 then
@@ -214,10 +190,6 @@ if #picked > 0 then
   bulk('HDEL', prefix .. 'jobs', picked)
   bulk('HSET', prefix .. 'taken', records)
 end
-for which in pairs(used) do
-  redis.call('HSET', prefix .. 'slots', which, free_slots[which])
-  redis.call('HINCRBY', prefix .. 'turns', which, 1)
-end
 
 if limit > 0 then
   if #picked < limit then
@@ -230,9 +202,6 @@ if limit > 0 then
   end
 elseif redis.call('ZSCORE', prefix .. 'idle', me.id) then
   redis.call('ZREM', prefix .. 'idle', me.id)
-end
-for which in pairs(opened) do
-  if free_of(which) > 0 then open(which) end
 end
 finish()
 return { 'OK', picked, numbers }
