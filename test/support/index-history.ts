@@ -72,9 +72,10 @@ export async function runHistory(
   let jobs = 0
 
   const randomScore = () => below(12)
+  const randomLane = () => (random() < 0.5 ? below(3) + 1 : oneOf(LANES).lane)
   const newJob = () => {
     // Ids in another order than they come, so that ties show.
-    const made = job(`${1000 + below(1000)}-${jobs++}`, randomScore(), oneOf(LANES).lane)
+    const made = job(`${1000 + below(1000)}-${jobs++}`, randomScore(), randomLane())
     ready.set(made.id, made)
     return made
   }
@@ -118,7 +119,8 @@ export async function runHistory(
   const take = async () => {
     if (registered.size === 0) return
     const worker = oneOf([...registered])
-    const limit = below(7)
+    // Whoever comes up short has a complete queue from then on.
+    const limit = oneOf([0, 1, 2, 3, 5, 30, 30])
     const running = below(6)
     const slots = freed.get(worker) ?? new Map<number, number>()
     const done = listOf(claimed, worker).splice(0)
@@ -161,7 +163,7 @@ export async function runHistory(
     const changed = {
       ...one,
       score: String(randomScore()),
-      lane: random() < 0.3 ? oneOf(LANES).lane : one.lane,
+      lane: random() < 0.3 ? randomLane() : one.lane,
     }
     ready.set(one.id, changed)
     await tell([changed])
@@ -256,8 +258,12 @@ export async function runHistory(
 
   await register()
   await register()
+  // Queues fill and overflow, and are emptied again: then they are complete.
+  let isFilling = true
   for (let step = 1; step <= steps; step++) {
-    const act = oneOf(lot)
+    if (random() < 0.05) isFilling = !isFilling
+    let act = oneOf(lot)
+    if (random() < 0.7 && act === (isFilling ? take : place)) act = isFilling ? place : take
     try {
       await act()
       if (step % 20 === 0 || step === steps) await check()
