@@ -191,16 +191,13 @@ if #picked > 0 then
   bulk('HSET', prefix .. 'taken', records)
 end
 
-if limit > 0 then
-  if #picked < limit then
-    -- Everything that it may run has been looked at.
-    if me.bound_score then set_worker_bound(me, nil) end
-    redis.call('ZADD', prefix .. 'idle', 'NX', clock[1] * 1000000 + clock[2], me.id)
-  else
-    if me.bound_score and redis.call('ZCARD', me.queue) == 0 then set_worker_bound(me, '-1', '') end
-    redis.call('ZREM', prefix .. 'idle', me.id)
-  end
-elseif redis.call('ZSCORE', prefix .. 'idle', me.id) then
+if #picked < limit then
+  -- Everything that it may run has been looked at.
+  if me.bound_score then set_worker_bound(me, nil) end
+  redis.call('ZADD', prefix .. 'idle', 'NX', clock[1] * 1000000 + clock[2], me.id)
+else
+  -- It works through its lanes: copies would only be made to be taken back.
+  if me.bound_score and redis.call('ZCARD', me.queue) == 0 then set_worker_bound(me, '-1', '') end
   redis.call('ZREM', prefix .. 'idle', me.id)
 end
 finish()

@@ -285,7 +285,6 @@ local function copy(id, kind, score)
       if worker.size > depth then push_out_tail(worker) end
     end
   end
-  return holders
 end
 
 -- Jobs -------------------------------------------------------------------------------------------------------------------
