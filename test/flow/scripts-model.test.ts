@@ -7,7 +7,7 @@ import { useRedis } from '../support/redis.ts'
 
 const redis = useRedis()
 const given = process.env['LONGSHORE_SEED']
-const HISTORIES = 10
+const HISTORIES = 6
 const STEPS = 250
 
 const spreads: [string, Spread][] = [

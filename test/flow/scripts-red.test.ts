@@ -19,7 +19,7 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
       remove: "  redis.call('HDEL', prefix .. 'jobs', id)\n  drop_copies(id)\n",
       replacement: "  redis.call('HDEL', prefix .. 'jobs', id)\n",
     },
-    /copies|queue of|reverse index|takes/,
+    /copies|queue of|reverse index|takes|got boolean/,
   ],
   [
     'a job that is taken leaves the queues of others',
@@ -94,6 +94,21 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
     FANOUT,
     { remove: '    goes_on = has_slots(lane)\n', replacement: '    goes_on = true\n' },
     /takes/,
+  ],
+  [
+    'a slot that is freed wakes somebody who waits for it',
+    FANOUT,
+    { remove: '    ring_for_slots(limit, math.min(free, free - before_call) - (rung[limit] or 0))\n' },
+    /slept/,
+  ],
+  [
+    'a job that becomes ready wakes somebody',
+    BALANCED,
+    {
+      remove: '    copy(id, lane.kind, score)\n    ring(lane.kind)\n',
+      replacement: '    copy(id, lane.kind, score)\n',
+    },
+    /slept/,
   ],
   [
     'a mode that changes leaves no queue complete',

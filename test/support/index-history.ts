@@ -12,7 +12,7 @@ import {
 } from '../../src/redis/queue-index.ts'
 import type { ScriptRunner } from '../../src/redis/scripts.ts'
 import { IndexModel } from './index-model.ts'
-import { job, laneFacts, openQueue, type TestRedis, type WorkerFacts } from './redis.ts'
+import { job, laneFacts, openQueue, QUEUE, type TestRedis, type WorkerFacts } from './redis.ts'
 
 export interface History {
   seed: number
@@ -116,11 +116,9 @@ export async function runHistory(
     const { code } = await queue.refill(queue.step(), lane, after, bound, behind.slice(0, most))
     expectSame('refilled', code === 'OK', model?.refill(lane, after, bound, behind.slice(0, most)))
   }
-  const take = async () => {
-    if (registered.size === 0) return
-    const worker = oneOf([...registered])
-    // Whoever comes up short has a complete queue from then on.
-    const limit = oneOf([0, 1, 2, 3, 5, 30, 30])
+  // Whoever comes up short has a complete queue from then on.
+  const take = () => takeFor(oneOf([...registered]), oneOf([0, 1, 2, 3, 5, 30, 30]))
+  const takeFor = async (worker: number, limit: number) => {
     const running = below(6)
     const slots = freed.get(worker) ?? new Map<number, number>()
     const done = listOf(claimed, worker).splice(0)
@@ -128,6 +126,7 @@ export async function runHistory(
     const ids = await queue.takeIds(worker, limit, { running, freed: slots, done })
     expectSame(`worker ${worker} takes ${limit}`, ids, model?.take(worker, limit, running, slots, done))
     listOf(unclaimed, worker).push(...ids)
+    return ids
   }
   const free = (worker: number, lane: number) => {
     const slots = freed.get(worker) ?? new Map<number, number>()
@@ -157,9 +156,11 @@ export async function runHistory(
     await queue.putBack('g1', worker, refused)
     model?.putBack(worker, refused)
   }
+  /** Rather a new one: those are likelier to stand in queues. */
+  const someReady = () => oneOf([...ready.values()].slice(random() < 0.7 ? -8 : 0))
   const change = async () => {
     if (ready.size === 0) return
-    const one = oneOf([...ready.values()])
+    const one = someReady()
     const changed = {
       ...one,
       score: String(randomScore()),
@@ -170,11 +171,16 @@ export async function runHistory(
   }
   const remove = async () => {
     if (ready.size === 0) return
-    const ids = Array.from({ length: 1 + below(3) }, () => oneOf([...ready.keys()]))
+    const ids = Array.from({ length: 1 + below(3) }, () => someReady().id)
     for (const id of ids) ready.delete(id)
     const { removed } = await queue.remove(queue.step(), ids)
     expectSame('removed', removed, model && ids.filter(id => model.remove(id)).length)
     for (const id of ids) model?.taken.delete(id)
+  }
+  /** A worker that left a kind may have been woken for a job that it then did not take. */
+  const beat = async () => {
+    const seq = Number(await redis.client.hget(queue.root, 'seq'))
+    while ((await queue.beat({ epoch: '1', generation: 'g1', seq }, QUEUE, 0)).bells > 0) {}
   }
   const register = async () => {
     const worker = oneOf([2, 3, 10, 20])
@@ -182,6 +188,7 @@ export async function runHistory(
     await queue.worker(worker, told)
     model?.register(worker, told)
     registered.add(worker)
+    await beat()
   }
   const unregister = async () => {
     if (registered.size < 2) return
@@ -189,13 +196,13 @@ export async function runHistory(
     const left = (await queue.unregister(worker)).sort()
     expectSame(`worker ${worker} leaves`, left, model?.unregister(worker).sort())
     forget(worker)
+    await beat()
     await tell(
       left.flatMap(id => ready.get(id) ?? []),
       'audit',
     )
   }
-  const setSlots = async () => {
-    const limit = oneOf(LIMITS)
+  const setSlots = async (limit: number) => {
     const count = below(4)
     await queue.setSlots(queue.step(), limit, String(count), null)
     model?.setSlots(limit, count)
@@ -221,7 +228,30 @@ export async function runHistory(
     if (random() < 0.7) await tell(told)
   }
 
-  const weights: [number, () => Promise<void>][] = [
+  /**
+   * Everyone who is not idle, or has slots to give back, takes again some day. When all are idle, nothing may be left that
+   * somebody could start.
+   */
+  const settle = async () => {
+    for (;;) {
+      const idle = (await redis.client.zrange(`${queue.root}:g1:idle`, '0', '-1')).map(Number)
+      const awake = [...registered].filter(worker => !idle.includes(worker) || freed.has(worker))
+      if (awake.length === 0) break
+      for (const worker of awake) await takeFor(worker, 500)
+    }
+    for (const worker of registered) {
+      const ids = await takeFor(worker, 1)
+      if (ids.length > 0) problems.push(`worker ${worker} slept beside ${ids}`)
+    }
+  }
+
+  const drain = async () => {
+    await settle()
+    for (const limit of LIMITS) await setSlots(limit)
+    await settle()
+  }
+
+  const weights: [number, () => Promise<unknown>][] = [
     [25, place],
     [6, hintNew],
     [5, placeAgain],
@@ -232,9 +262,10 @@ export async function runHistory(
     [8, async () => (unclaimed.size > 0 ? putBack() : undefined)],
     [6, register],
     [2, unregister],
-    [6, setSlots],
+    [6, () => setSlots(oneOf(LIMITS))],
     [1, setMode],
     [15, refill],
+    [4, drain],
   ]
   const lot = weights.flatMap(([weight, act]) => Array.from({ length: weight }, () => act))
 
@@ -266,6 +297,7 @@ export async function runHistory(
     if (random() < 0.7 && act === (isFilling ? take : place)) act = isFilling ? place : take
     try {
       await act()
+      if (step === steps) await drain()
       if (step % 20 === 0 || step === steps) await check()
     } catch (error) {
       problems.push((error as Error).message.slice(0, 500))

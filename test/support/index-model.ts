@@ -120,7 +120,7 @@ export class IndexModel {
       this.taken.set(job.id, { worker: id, lane: job.lane, leaseToken: job.leaseToken })
     }
     if (picked.length < limit) worker.bound = null
-    else if (limit > 0 && worker.bound && worker.queue.length === 0) worker.bound = START
+    else if (worker.bound && worker.queue.length === 0) worker.bound = START
     return picked.map(job => job.id as string)
   }
 

@@ -130,7 +130,7 @@ export const laneFacts = (lane: number, facts: Partial<LaneFacts> = {}): LaneFac
   }
 }
 
-export const EVERYTHING: WorkerFacts = { tasks: ['task'], tags: ['default'], constraintTags: ['c:'] }
+const EVERYTHING: WorkerFacts = { tasks: ['task'], tags: ['default'], constraintTags: ['c:'] }
 
 /** Starts a generation. After the test, what is left must keep the rules. */
 export function useQueues(redis: TestRedis): (options?: QueueOptions) => Promise<TestQueue> {
