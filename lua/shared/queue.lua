@@ -240,6 +240,8 @@ local function has_room(worker, score, id)
   return false
 end
 
+local is_seeded = false
+
 --- The first `width` of the workers, by strategy.
 local function choose(found)
   if strategy == 'round-robin' then
@@ -248,7 +250,11 @@ local function choose(found)
     for at = 1, #found do turned[at] = found[(turn + at - 2) % #found + 1] end
     found = turned
   elseif strategy == 'random' then
-    math.randomseed(tonumber(clock[1]) * 1000003 + tonumber(clock[2]) + redis.call('HINCRBY', root, 'turn', 1))
+    if not is_seeded then
+      -- Where integers have 32 bits, all larger seeds are the same.
+      math.randomseed((clock[1] * 1000000 + clock[2]) % 2147483647)
+      is_seeded = true
+    end
     for at = #found, 2, -1 do
       local other = math.random(at)
       found[at], found[other] = found[other], found[at]

@@ -172,6 +172,14 @@ describe('strategies', () => {
     for (const size of await sizes(queue)) expect(Math.abs(size - 200)).toBeLessThan(75)
   })
 
+  it('[D1] random reaches everyone also with one job a call', async () => {
+    const queue = await begin({ width: 1, strategy: 'random' })
+    await queue.lane(1)
+    for (const worker of [1, 2, 3, 4]) await queue.worker(worker)
+    for (const one of jobs(80)) await queue.placeJobs([one])
+    for (const size of await sizes(queue)) expect(size).toBeGreaterThan(0)
+  })
+
   it('[D1] a width of two copies into two queues', async () => {
     const queue = await begin({ width: 2 })
     await queue.lane(1)
