@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 --- beat: the relay leads and this content is what it knows: tell the workers so. Also looks for what was lost: jobs that wait
---- beside idle workers (a bell got lost), jobs that were taken and never claimed, limits without a free slot.
+--- beside idle workers (a bell got lost, or went to a worker that left), jobs that were taken and never claimed, limits without a
+--- free slot.
 --- @key root
 --- @arg epoch
 --- @arg generation
@@ -26,14 +27,11 @@ for at = 1, #slots, 2 do
   end
 end
 if redis.call('EXISTS', prefix .. 'idle') == 1 then
-  local kinds = redis.call('HGETALL', prefix .. 'kinds')
-  for at = 1, #kinds, 2 do
-    local kind = cjson.decode(kinds[at + 1])
-    local number = kinds[at]
-    if kind.isPlain and redis.call('EXISTS', prefix .. 'lane:' .. number) == 1 then ring(number) end
-    local head = kind.hasLimits and redis.call('ZRANGE', prefix .. 'heads:' .. number, 0, 0)[1]
-    local lane = head and lane_of(head)
-    if lane and free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 then ring(number) end
+  for _, kind in ipairs(redis.call('HKEYS', prefix .. 'kinds')) do
+    local lane = lane_of(kind)
+    if lane and lane.is_plain and redis.call('EXISTS', lane.home) == 1 then ring(kind) end
+    local head = redis.call('ZRANGE', prefix .. 'heads:' .. kind, 0, 0)[1]
+    if head then ring_limited(lane_at_head(head), 1) end
   end
 end
 return { 'OK', overdue, full, turns, redis.call('SMEMBERS', prefix .. 'low'), redis.call('HLEN', prefix .. 'jobs'), #taken / 2, bells }

@@ -10,13 +10,17 @@
 if not generation or generation ~= arg.generation then return { 'LOST' } end
 local lane = lane_of(arg.lane)
 if not lane then return { 'UNKNOWN' } end
-local most = tonumber(arg.most)
-local page = redis.call('ZRANGE', lane.home, arg.fromScore, '+inf', 'BYSCORE', 'LIMIT', 0, most + 1000, 'WITHSCORES')
+-- As many as a batch holds may share a score: find the place among them.
+local first = redis.call('ZCOUNT', lane.home, '-inf', '(' .. arg.fromScore)
+local last = first + redis.call('ZCOUNT', lane.home, arg.fromScore, arg.fromScore)
+while first < last do
+  local middle = math.floor((first + last) / 2)
+  if redis.call('ZRANGE', lane.home, middle, middle)[1] < arg.fromId then first = middle + 1 else last = middle end
+end
+local page = redis.call('ZRANGE', lane.home, first, first + arg.most - 1, 'WITHSCORES')
 local ids, scores = {}, {}
 for at = 1, #page, 2 do
-  if #ids < most and not before(page[at + 1], page[at], arg.fromScore, arg.fromId) then
-    ids[#ids + 1] = page[at]
-    scores[#scores + 1] = page[at + 1]
-  end
+  ids[#ids + 1] = page[at]
+  scores[#scores + 1] = page[at + 1]
 end
 return { 'OK', ids, scores, lane.bound_score or '', lane.bound_id or '' }

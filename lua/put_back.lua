@@ -15,11 +15,7 @@ for at = items, #ARGV, 5 do
   if taker == arg.worker then
     redis.call('HDEL', prefix .. 'taken', id)
     local lane = lane_of(number)
-    if lane and ARGV[at + 1] ~= 'full' then
-      add_slots(lane.limit, 1)
-      add_slots(lane.key_limit, 1)
-      touched[number] = true
-    end
+    if lane and ARGV[at + 1] ~= 'full' then add_slots_of(lane, 1) end
     if ARGV[at + 2] == '' then
       place(id, number, score, token, 'hint')
     else

@@ -24,7 +24,9 @@ if refused then return { refused, 0, '', '' } end
 redis.call('SREM', prefix .. 'low', arg.lane)
 local lane = lane_of(arg.lane)
 if not lane then
-  add_kind(arg.kind, cjson.decode(arg.facts))
+  local kind = cjson.decode(arg.facts)
+  kind.hasLimits = kind.hasLimits or arg.lane ~= arg.kind
+  add_kind(arg.kind, kind)
   local key = prefix .. 'lane-facts:' .. arg.lane
   redis.call('HSET', key, 'kind', arg.kind, 'bound-score', '-1', 'bound-id', '')
   redis.call('SADD', prefix .. 'lanes', arg.lane)

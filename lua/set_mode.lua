@@ -1,7 +1,6 @@
 #!lua
 --- set_mode: copies go to other workers from now on. Queues are emptied: they fill by the new rule. A step of the relay.
 --- @key root
---- @use kinds
 --- @arg epoch
 --- @arg generation
 --- @arg seq

@@ -16,13 +16,10 @@ if arg.turn ~= '' and (redis.call('HGET', prefix .. 'turns', arg.limit) or '0') 
 local free = tonumber(arg.free)
 for _, record in ipairs(redis.call('HVALS', prefix .. 'taken')) do
   local lane = lane_of(string.match(record, '^%S+ (%S+)'))
-  if lane and (lane.limit == arg.limit or lane.key_limit == arg.limit) then free = free - 1 end
+  for _, limit in ipairs(lane and lane.limits or {}) do
+    if limit == arg.limit then free = free - 1 end
+  end
 end
 add_slots(arg.limit, free - free_of(arg.limit))
-if free > 0 then
-  open(arg.limit)
-else
-  for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'under:' .. arg.limit)) do touched[number] = true end
-end
 finish()
 return { 'OK', bells }

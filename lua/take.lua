@@ -35,33 +35,23 @@ if items <= #ARGV then
   bulk('HDEL', prefix .. 'taken', acknowledged)
 end
 
-local opened = {}
-do
+local function each_count(text, visit)
   local number
-  each(arg.freed, function(item)
+  each(text, function(item)
     if not number then
       number = item
-      return
+    else
+      visit(number, tonumber(item))
+      number = nil
     end
-    local lane = lane_of(number)
-    if lane then
-      for _, which in ipairs(lane.limits) do
-        if free_of(which) <= 0 then opened[which] = true end
-        add_slots(which, tonumber(item))
-        if which == lane.key_limit then touched[number] = true end
-      end
-    end
-    number = nil
   end)
-  -- Before this worker looks itself.
-  for number in pairs(touched) do
-    local lane = lane_of(number)
-    local head = redis.call('ZRANGE', lane.home, 0, 0, 'WITHSCORES')
-    if head[1] and free_of(lane.key_limit) > 0 then
-      redis.call('ZADD', prefix .. 'heads:' .. lane.kind, head[2], number)
-    end
-  end
 end
+each_count(arg.freed, function(number, count)
+  local lane = lane_of(number)
+  if lane then add_slots_of(lane, count) end
+end)
+-- Before this worker looks itself.
+refresh_heads()
 
 -- A heap of cursors, each at its best job.
 local heap = {}
@@ -116,17 +106,7 @@ local function begin(key, lane, size)
 end
 
 local spare, spare_used = {}, {}
-do
-  local number
-  each(arg.ending, function(item)
-    if not number then
-      number = item
-    else
-      spare[number] = tonumber(item)
-      number = nil
-    end
-  end)
-end
+each_count(arg.ending, function(number, count) spare[number] = count end)
 
 -- The first place at which one of its lanes goes on in Postgres: what lies behind is not taken before that is read in.
 local edge_score, edge_id
@@ -135,8 +115,7 @@ if limit > 0 then
   for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'bounded')) do
     local lane = lane_of(number)
     if lane and (not edge_score or before(lane.bound_score, lane.bound_id, edge_score, edge_id))
-      and redis.call('SISMEMBER', prefix .. 'workers-of:' .. lane.kind, me.id) == 1
-      and (free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 or spare[number])
+      and redis.call('SISMEMBER', prefix .. 'workers-of:' .. lane.kind, me.id) == 1 and (has_slots(lane) or spare[number])
     then
       edge_score, edge_id = lane.bound_score, lane.bound_id
     end
@@ -146,7 +125,6 @@ end
 local picked, is_picked = {}, {}
 local skipped = {}
 local is_queue_done, has_walked = false, false
-local used = {}
 
 local function pick(id)
   picked[#picked + 1] = id
@@ -158,17 +136,17 @@ if limit > 0 then
   local has_begun = {}
   each(me.limited, function(kind)
     local heads = redis.call('ZRANGE', prefix .. 'heads:' .. kind, 0, limit - 1)
-    for _, number in ipairs(heads) do
-      local lane = lane_of(number)
-      if lane and (free_of(lane.limit) > 0 or spare[number]) then
-        has_begun[number] = true
+    for _, head in ipairs(heads) do
+      local lane = lane_at_head(head)
+      if has_slots(lane) or spare[lane.number] then
+        has_begun[lane.number] = true
         begin(lane.home, lane, math.max(4, math.ceil(limit / #heads)))
       end
     end
   end)
   for number in pairs(spare) do
     local lane = not has_begun[number] and lane_of(number)
-    if lane then begin(lane.home, lane, limit) end
+    if lane and redis.call('SISMEMBER', prefix .. 'workers-of:' .. lane.kind, me.id) == 1 then begin(lane.home, lane, limit) end
   end
 end
 
@@ -195,20 +173,16 @@ while #picked < limit do
   local goes_on = true
   if not lane then
     pick(id)
-  elseif is_limited(lane) then
+  elseif not lane.is_plain then
     if (spare[lane.number] or 0) > 0 then
       pick(id)
       spare[lane.number] = spare[lane.number] - 1
       spare_used[lane.number] = (spare_used[lane.number] or 0) + 1
-    elseif free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 then
+    elseif has_slots(lane) then
       pick(id)
-      for _, which in ipairs(lane.limits) do
-        free_slots[which] = free_of(which) - 1
-        used[which] = true
-      end
+      add_slots_of(lane, -1)
     else
       goes_on = false
-      touched[lane.number] = true
     end
   elseif not is_picked[id] then
     if width > 0 and #skipped < 1000 and redis.call('HEXISTS', prefix .. 'held', id) == 1 then
@@ -224,11 +198,9 @@ while #picked < limit do
   end
 end
 -- Rather what others hold than nothing.
-if not is_at_edge then
-  for _, id in ipairs(skipped) do
-    if #picked >= limit then break end
-    pick(id)
-  end
+for _, id in ipairs(skipped) do
+  if #picked >= limit then break end
+  pick(id)
 end
 
 local numbers = {}
@@ -259,32 +231,24 @@ if #picked > 0 then
   bulk('HDEL', prefix .. 'jobs', picked)
   bulk('HSET', prefix .. 'taken', records)
 end
-for which in pairs(used) do
-  redis.call('HSET', prefix .. 'slots', which, free_slots[which])
-  redis.call('HINCRBY', prefix .. 'turns', which, 1)
-end
 
-if limit > 0 then
-  if #picked < limit then
-    if not is_at_edge then
-      -- Everything that it may run has been looked at.
-      if me.bound_score then set_worker_bound(me, nil) end
-    elseif me.bound_score and redis.call('ZCARD', me.queue) == 0 then
-      set_worker_bound(me, '-1', '')
-    end
-    redis.call('ZADD', prefix .. 'idle', 'NX', clock[1] * 1000000 + clock[2], me.id)
-  else
-    if me.bound_score and redis.call('ZCARD', me.queue) == 0 then set_worker_bound(me, '-1', '') end
-    redis.call('ZREM', prefix .. 'idle', me.id)
+if #picked < limit then
+  if not is_at_edge then
+    -- Everything that it may run has been looked at.
+    if me.bound_score then set_worker_bound(me, nil) end
+  elseif me.bound_score and redis.call('ZCARD', me.queue) == 0 then
+    set_worker_bound(me, '-1', '')
   end
-end
-for which in pairs(opened) do
-  if free_of(which) > 0 then open(which) end
+  redis.call('ZADD', prefix .. 'idle', 'NX', clock[1] * 1000000 + clock[2], me.id)
+elseif limit > 0 then
+  -- It works through its lanes: copies would only be made to be taken back.
+  if me.bound_score and redis.call('ZCARD', me.queue) == 0 then set_worker_bound(me, '-1', '') end
+  redis.call('ZREM', prefix .. 'idle', me.id)
 end
 finish()
 local under, under_used, is_told = {}, {}, {}
 for _, number in ipairs(numbers) do
-  if not is_told[number] and is_limited(lane_of(number)) then
+  if not is_told[number] and not lane_of(number).is_plain then
     is_told[number] = true
     under[#under + 1] = number
     under_used[#under_used + 1] = spare_used[number] or 0

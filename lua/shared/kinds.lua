@@ -14,21 +14,35 @@ local function with_item(text, item)
   return text and text ~= '' and text .. ',' .. item or item
 end
 
+local function add_to_list(worker, field, number)
+  local key = prefix .. 'worker:' .. worker
+  redis.call('HSET', key, field, with_item(redis.call('HGET', key, field), number))
+end
+
 --- The worker serves this kind from now on.
 local function connect(worker, number, kind)
   redis.call('SADD', prefix .. 'workers-of:' .. number, worker)
-  local key = prefix .. 'worker:' .. worker
-  if kind.isPlain then redis.call('HSET', key, 'plain', with_item(redis.call('HGET', key, 'plain'), number)) end
-  if kind.hasLimits then redis.call('HSET', key, 'limited', with_item(redis.call('HGET', key, 'limited'), number)) end
+  if kind.isPlain then add_to_list(worker, 'plain', number) end
+  if kind.hasLimits then add_to_list(worker, 'limited', number) end
 end
 
 local function add_kind(number, kind)
-  if redis.call('HSETNX', prefix .. 'kinds', number, cjson.encode(kind)) == 0 then return end
-  local registered = redis.call('HGETALL', prefix .. 'workers')
-  for at = 1, #registered, 2 do
-    if matches(cjson.decode(registered[at + 1]), kind) then connect(registered[at], number, kind) end
+  local text = redis.call('HGET', prefix .. 'kinds', number)
+  if text then
+    -- Its first lane with a key or a limit may come late.
+    local known = cjson.decode(text)
+    if known.hasLimits or not kind.hasLimits then return end
+    known.hasLimits = true
+    redis.call('HSET', prefix .. 'kinds', number, cjson.encode(known))
+    for _, worker in ipairs(eligible_for(number)) do add_to_list(worker, 'limited', number) end
+  else
+    redis.call('HSET', prefix .. 'kinds', number, cjson.encode(kind))
+    local registered = redis.call('HGETALL', prefix .. 'workers')
+    for at = 1, #registered, 2 do
+      if matches(cjson.decode(registered[at + 1]), kind) then connect(registered[at], number, kind) end
+    end
+    eligible[number] = nil
   end
-  eligible[number] = nil
   workers = {}
 end
 

@@ -42,27 +42,32 @@ local touched = {}
 local function lane_of(number)
   local lane = lanes[number]
   if lane == nil then
-    local got = redis.call('HMGET', prefix .. 'lane-facts:' .. number, 'kind', 'limit', 'key-limit', 'bound-score', 'bound-id')
+    local facts = prefix .. 'lane-facts:' .. number
+    local got = redis.call('HMGET', facts, 'kind', 'limit', 'key-limit', 'bound-score', 'bound-id', 'head')
     lane = got[1] and {
-      number = number, kind = got[1], limit = got[2], key_limit = got[3], bound_score = got[4], bound_id = got[5],
-      home = prefix .. 'lane:' .. number, limits = {},
+      number = number, kind = got[1], limits = {}, bound_score = got[4], bound_id = got[5], head = got[6],
+      facts = facts, home = prefix .. 'lane:' .. number,
     } or false
-    if got[2] then table.insert(lane.limits, got[2]) end
-    if got[3] then table.insert(lane.limits, got[3]) end
+    if lane then
+      for at = 2, 3 do
+        if got[at] then table.insert(lane.limits, got[at]) end
+      end
+      lane.key_limit = got[3]
+      -- Copied into queues. Lanes with a key are many, and their limits come and go: they are merged in by their heads.
+      lane.is_plain = #lane.limits == 0 and lane.kind == number
+    end
     lanes[number] = lane
   end
   return lane or nil
 end
 
-local function is_limited(lane) return lane.limit or lane.key_limit end
-
 local function set_lane_bound(lane, score, id)
   lane.bound_score, lane.bound_id = score, id
   if score then
-    redis.call('HSET', prefix .. 'lane-facts:' .. lane.number, 'bound-score', score, 'bound-id', id)
+    redis.call('HSET', lane.facts, 'bound-score', score, 'bound-id', id)
     redis.call('SADD', prefix .. 'bounded', lane.number)
   else
-    redis.call('HDEL', prefix .. 'lane-facts:' .. lane.number, 'bound-score', 'bound-id')
+    redis.call('HDEL', lane.facts, 'bound-score', 'bound-id')
     redis.call('SREM', prefix .. 'bounded', lane.number)
   end
 end
@@ -76,6 +81,8 @@ end
 -- Limits -----------------------------------------------------------------------------------------------------------------
 
 local free_slots = {}
+-- Of limits whose count changes in this call: what was free before it, and what the heads were made from.
+local free_before, free_in_heads = {}, {}
 
 local function free_of(limit)
   if not limit then return math.huge end
@@ -87,12 +94,22 @@ local function free_of(limit)
   return free
 end
 
---- Every change gets a number, so that whoever sets the absolute count knows whether it is still the truth.
+--- Written by `finish`.
 local function add_slots(limit, count)
-  if not limit then return end
-  free_slots[limit] = free_of(limit) + count
-  redis.call('HSET', prefix .. 'slots', limit, free_slots[limit])
-  redis.call('HINCRBY', prefix .. 'turns', limit, 1)
+  local free = free_of(limit)
+  if not free_before[limit] then free_before[limit], free_in_heads[limit] = free, free end
+  free_slots[limit] = free + count
+end
+
+local function has_slots(lane)
+  for _, limit in ipairs(lane.limits) do
+    if free_of(limit) <= 0 then return false end
+  end
+  return true
+end
+
+local function add_slots_of(lane, count)
+  for _, limit in ipairs(lane.limits) do add_slots(limit, count) end
 end
 
 -- Workers ----------------------------------------------------------------------------------------------------------------
@@ -148,12 +165,16 @@ local bells = 0
 local idle
 local nobody = {}
 
+local function idle_workers()
+  idle = idle or redis.call('ZRANGE', prefix .. 'idle', 0, -1)
+  return idle
+end
+
 --- Wake the worker that has been idle longest of those that may serve the kind. Each is rung once, and none while it works.
 local function ring(kind)
   if nobody[kind] then return false end
-  idle = idle or redis.call('ZRANGE', prefix .. 'idle', 0, -1)
   local may = {}
-  if #idle > 0 then
+  if #idle_workers() > 0 then
     for _, worker in ipairs(eligible_for(kind)) do may[worker] = true end
   end
   for at, worker in ipairs(idle) do
@@ -167,6 +188,17 @@ local function ring(kind)
   end
   nobody[kind] = true
   return false
+end
+
+local rung = {}
+
+--- Wake workers for up to `most` jobs of a lane under limits, and for no more than have slots. Answers for how many.
+local function ring_limited(lane, most)
+  for _, limit in ipairs(lane.limits) do most = math.min(most, free_of(limit) - (rung[limit] or 0)) end
+  local count = 0
+  while count < most and ring(lane.kind) do count = count + 1 end
+  for _, limit in ipairs(lane.limits) do rung[limit] = (rung[limit] or 0) + count end
+  return count
 end
 
 -- Copies -----------------------------------------------------------------------------------------------------------------
@@ -210,6 +242,8 @@ local function has_room(worker, score, id)
   return false
 end
 
+local is_seeded = false
+
 --- The first `width` of the workers, by strategy.
 local function choose(found)
   if strategy == 'round-robin' then
@@ -218,7 +252,11 @@ local function choose(found)
     for at = 1, #found do turned[at] = found[(turn + at - 2) % #found + 1] end
     found = turned
   elseif strategy == 'random' then
-    math.randomseed(tonumber(clock[1]) * 1000003 + tonumber(clock[2]) + redis.call('HINCRBY', root, 'turn', 1))
+    if not is_seeded then
+      -- Where integers have 32 bits, all larger seeds are the same.
+      math.randomseed((clock[1] * 1000000 + clock[2]) % 2147483647)
+      is_seeded = true
+    end
     for at = #found, 2, -1 do
       local other = math.random(at)
       found[at], found[other] = found[other], found[at]
@@ -255,7 +293,6 @@ local function copy(id, kind, score)
       if worker.size > depth then push_out_tail(worker) end
     end
   end
-  return holders
 end
 
 -- Jobs -------------------------------------------------------------------------------------------------------------------
@@ -313,56 +350,76 @@ local function place(id, number, score, token, how)
     set_lane_bound(lane, tail[2], tail[1])
     if tail[1] == id then return 'beyond' end
   end
-  if is_limited(lane) then
-    if free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 then ring(lane.kind) end
-  else
+  if lane.is_plain then
     copy(id, lane.kind, score)
     ring(lane.kind)
+  else
+    ring_limited(lane, 1)
   end
   return 'placed'
 end
 
---- Slots of a limit are free again: what waited for them is looked at, and for each slot at most one worker is woken.
-local function open(limit)
-  local left = free_of(limit)
-  for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'under:' .. limit)) do
-    if left <= 0 then return end
+local function lane_at_head(head) return lane_of(string.match(head, '%S+$')) end
+
+--- Which lanes under limits have jobs to run, by the places of their best: `heads` of a kind holds `<job> <lane>`, so that it
+--- is in exact order, of every lane with jobs whose key has slots.
+local function refresh_heads()
+  for limit, known in pairs(free_in_heads) do
+    local free = free_of(limit)
+    if (known > 0) ~= (free > 0) then
+      for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'under:' .. limit)) do touched[number] = true end
+    end
+    free_in_heads[limit] = free
+  end
+  for number in pairs(touched) do
     local lane = lane_of(number)
-    if lane and lane.key_limit == limit then
-      touched[number] = true
-      local waiting = math.min(left, redis.call('ZCARD', lane.home), free_of(lane.limit))
-      for _ = 1, waiting do
-        if not ring(lane.kind) then break end
-        left = left - 1
+    if lane and not lane.is_plain then
+      local best = redis.call('ZRANGE', lane.home, 0, 0, 'WITHSCORES')
+      local head = best[1] and free_of(lane.key_limit) > 0 and best[1]
+      local heads = prefix .. 'heads:' .. lane.kind
+      if lane.head and lane.head ~= head then redis.call('ZREM', heads, lane.head .. ' ' .. number) end
+      if head then
+        redis.call('ZADD', heads, best[2], head .. ' ' .. number)
+        if lane.head ~= head then redis.call('HSET', lane.facts, 'head', head) end
+      elseif lane.head then
+        redis.call('HDEL', lane.facts, 'head')
       end
-    else
-      local heads = redis.call('ZRANGE', prefix .. 'heads:' .. number, 0, 9)
-      for _, head in ipairs(heads) do
-        local waiting = redis.call('ZCARD', prefix .. 'lane:' .. head)
-        for _ = 1, math.min(left, waiting) do
-          if not ring(number) then break end
-          left = left - 1
-        end
-      end
+      lane.head = head
     end
   end
 end
 
---- Bring up to date what depends on the lanes that were touched: which limited lanes have jobs to run, and which are low.
+--- So many slots of a limit are free that were not before: for each at most one worker is woken.
+local function ring_for_slots(limit, left)
+  left = math.min(left, #idle_workers())
+  if left <= 0 then return end
+  for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'under:' .. limit)) do
+    local lane = lane_of(number)
+    if lane and lane.key_limit == limit then
+      left = left - ring_limited(lane, math.min(left, redis.call('ZCARD', lane.home)))
+    else
+      for _, head in ipairs(redis.call('ZRANGE', prefix .. 'heads:' .. number, 0, left - 1)) do
+        lane = lane_at_head(head)
+        left = left - ring_limited(lane, math.min(left, redis.call('ZCARD', lane.home)))
+      end
+    end
+    if left <= 0 then return end
+  end
+end
+
+--- Bring up to date what depends on the slots that were given and taken, and on the lanes that were touched.
 local function finish()
+  refresh_heads()
+  for limit, before_call in pairs(free_before) do
+    local free = free_of(limit)
+    redis.call('HSET', prefix .. 'slots', limit, free)
+    -- Every change gets a number, so that whoever sets the absolute count knows whether it is still the truth.
+    redis.call('HINCRBY', prefix .. 'turns', limit, 1)
+    ring_for_slots(limit, math.min(free, free - before_call) - (rung[limit] or 0))
+  end
   for number in pairs(touched) do
     local lane = lane_of(number)
-    if lane then
-      if is_limited(lane) then
-        local head = redis.call('ZRANGE', lane.home, 0, 0, 'WITHSCORES')
-        if head[1] and free_of(lane.key_limit) > 0 then
-          redis.call('ZADD', prefix .. 'heads:' .. lane.kind, head[2], number)
-        else
-          redis.call('ZREM', prefix .. 'heads:' .. lane.kind, number)
-        end
-      end
-      if lane.bound_score and redis.call('ZCARD', lane.home) < window / 2 then want_more(number) end
-    end
+    if lane and lane.bound_score and redis.call('ZCARD', lane.home) < window / 2 then want_more(number) end
   end
   if #low > 0 then redis.call('PUBLISH', deployment .. ':low', root .. ' ' .. table.concat(low, ',')) end
 end

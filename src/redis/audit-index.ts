@@ -1,0 +1,362 @@
+/**
+ * Owns the question whether what Redis holds of one queue keeps its rules: reads all of it, and compares what is written down
+ * twice. Reads one key after another, so it is for a queue that stands still; key names come from the sets that list them.
+ */
+
+import { rootKey } from './names.ts'
+import type { RedisStore } from './open-redis.ts'
+import type { Place, Spread } from './queue-index.ts'
+
+export interface LaneSnapshot {
+  kind: number
+  limit: number | null
+  keyLimit: number | null
+  /** Jobs at or behind it are in Postgres only; null: all are here. */
+  bound: Place | null
+  /** The job by which it stands among the heads of its kind. */
+  head: string | null
+  jobs: Place[]
+}
+
+export interface KindSnapshot {
+  task: string
+  tag: string
+  constraintTag: string
+  isPlain: boolean
+  hasLimits: boolean
+  /** Lanes under limits that have jobs and slots of their key, best first. */
+  heads: (Place & { lane: number })[]
+  workers: number[]
+}
+
+export interface WorkerSnapshot {
+  tasks: string[]
+  tags: string[]
+  constraintTags: string[]
+  running: number
+  /** Up to where its queue is complete; null: wholly. */
+  bound: Place | null
+  plain: number[]
+  limited: number[]
+  queue: Place[]
+}
+
+/** All that Redis holds of one queue in its present generation. */
+export interface IndexSnapshot extends Spread {
+  generation: string
+  epoch: string
+  seq: number
+  depth: number
+  window: number
+  lanes: Map<number, LaneSnapshot>
+  kinds: Map<number, KindSnapshot>
+  workers: Map<number, WorkerSnapshot>
+  jobs: Map<string, { lane: number; score: string; leaseToken: string }>
+  /** The reverse index: which workers' queues hold a copy of a job. */
+  held: Map<string, number[]>
+  taken: Map<string, { worker: number; lane: number; leaseToken: string; sinceMs: number; score: string }>
+  limits: Map<number, { free: number; turn: string; under: number[] }>
+  /** Lanes in which the relay should read on. */
+  low: number[]
+  /** Longest first. */
+  idle: number[]
+}
+
+export type IndexInvariant =
+  | 'one home' // a job is in exactly one lane, or taken
+  | 'window' // a lane holds no more than it may, nothing at or behind its bound, and is read on in when it runs low
+  | 'depth' // nor does a worker's queue
+  | 'reverse index' // `held` is what the queues hold
+  | 'copies' // of ready jobs of plain lanes, for workers that may run them
+  | 'complete' // queues hold all that they should, up to their bounds
+  | 'heads' // exactly the lanes under limits that have jobs, and slots of their key
+  | 'eligible' // workers serve exactly the kinds that match them
+  | 'idle' // only registered workers are
+
+export interface IndexViolation {
+  invariant: IndexInvariant
+  problem: string
+  jobId?: string
+}
+
+/** What does not hold; empty when everything is in order, or Redis holds nothing of the queue. */
+export async function auditIndex(
+  store: Pick<RedisStore, 'read'>,
+  deployment: string,
+  queue: string,
+): Promise<IndexViolation[]> {
+  const snapshot = await readIndex(store, deployment, queue)
+  return snapshot ? findViolations(snapshot) : []
+}
+
+/** Null: no generation has begun. */
+export async function readIndex(
+  { read }: Pick<RedisStore, 'read'>,
+  deployment: string,
+  queue: string,
+): Promise<IndexSnapshot | null> {
+  const root = rootKey(deployment, queue)
+  const state = toMap(await read('hgetall', root))
+  const generation = state.get('generation')
+  if (generation === undefined) return null
+  const key = (name: string) => `${root}:${generation}:${name}`
+  const hash = async (name: string) => toMap(await read('hgetall', key(name)))
+  const set = async (name: string) =>
+    ((await read('smembers', key(name))) as string[]).map(Number).sort(byNumber)
+  const sorted = async (name: string) =>
+    toPairs(await read('zrange', key(name), '0', '-1', 'withscores')).map(([id, score]) => ({ id, score }))
+
+  /** Asks for all of them before the first answers. */
+  const mapOf = async <Name extends string | number, T>(
+    names: Iterable<Name>,
+    about: (name: Name) => Promise<T>,
+  ) => new Map(await Promise.all([...names].map(async name => [Number(name), await about(name)] as const)))
+
+  const lanes = await mapOf(await set('lanes'), async (lane): Promise<LaneSnapshot> => {
+    const [facts, jobs] = await Promise.all([hash(`lane-facts:${lane}`), sorted(`lane:${lane}`)])
+    return {
+      kind: Number(facts.get('kind')),
+      limit: toNumber(facts.get('limit')),
+      keyLimit: toNumber(facts.get('key-limit')),
+      bound: toBound(facts),
+      head: facts.get('head') ?? null,
+      jobs,
+    }
+  })
+  const kindFacts = await hash('kinds')
+  const kinds = await mapOf(kindFacts.keys(), async (kind): Promise<KindSnapshot> => {
+    const [heads, workers] = await Promise.all([sorted(`heads:${kind}`), set(`workers-of:${kind}`)])
+    return {
+      ...JSON.parse(kindFacts.get(kind) as string),
+      heads: heads.map(({ id: member, score }) => {
+        const [id = '', lane] = member.split(' ')
+        return { id, score, lane: Number(lane) }
+      }),
+      workers,
+    }
+  })
+  const workerFacts = await hash('workers')
+  const workers = await mapOf(workerFacts.keys(), async (worker): Promise<WorkerSnapshot> => {
+    const [state, queue] = await Promise.all([hash(`worker:${worker}`), sorted(`queue:${worker}`)])
+    return {
+      ...JSON.parse(workerFacts.get(worker) as string),
+      running: Number(state.get('running') ?? 0),
+      bound: toBound(state),
+      plain: toNumbers(state.get('plain')),
+      limited: toNumbers(state.get('limited')),
+      queue,
+    }
+  })
+  const [slots, turns] = await Promise.all([hash('slots'), hash('turns')])
+  const limits = await mapOf(slots.keys(), async limit => ({
+    free: Number(slots.get(limit)),
+    turn: turns.get(limit) ?? '0',
+    under: await set(`under:${limit}`),
+  }))
+  const jobs: IndexSnapshot['jobs'] = new Map()
+  for (const [id, record] of await hash('jobs')) {
+    const [lane, score = '', leaseToken = ''] = record.split(' ')
+    jobs.set(id, { lane: Number(lane), score, leaseToken })
+  }
+  const taken: IndexSnapshot['taken'] = new Map()
+  for (const [id, record] of await hash('taken')) {
+    const [worker, lane, leaseToken = '', sinceMs, score = ''] = record.split(' ')
+    taken.set(id, { worker: Number(worker), lane: Number(lane), leaseToken, sinceMs: Number(sinceMs), score })
+  }
+  return {
+    generation,
+    epoch: String(state.get('epoch')),
+    seq: Number(state.get('seq')),
+    width: Number(state.get('width')),
+    strategy: state.get('strategy') as Spread['strategy'],
+    depth: Number(state.get('depth')),
+    window: Number(state.get('window')),
+    lanes,
+    kinds,
+    workers,
+    jobs,
+    held: new Map([...(await hash('held'))].map(([id, holders]) => [id, toNumbers(holders)])),
+    taken,
+    limits,
+    low: await set('low'),
+    idle: (await sorted('idle')).map(({ id }) => Number(id)),
+  }
+}
+
+/** Which of the rules a content breaks. */
+export function findViolations(index: IndexSnapshot): IndexViolation[] {
+  const found: IndexViolation[] = []
+  const report = (invariant: IndexInvariant, problem: string, jobId?: string) => {
+    found.push({ invariant, problem, ...(jobId === undefined ? {} : { jobId }) })
+  }
+  checkHomes(index, report)
+  checkCopies(index, report)
+  checkCompleteness(index, report)
+  checkHeads(index, report)
+  checkEligible(index, report)
+  for (const worker of index.idle) {
+    if (!index.workers.has(worker)) report('idle', `worker ${worker} is idle and not registered`)
+  }
+  return found
+}
+
+type Report = (invariant: IndexInvariant, problem: string, jobId?: string) => void
+
+function checkHomes({ lanes, kinds, jobs, taken, window, low }: IndexSnapshot, report: Report): void {
+  const homes = new Map<string, number>()
+  for (const [number, lane] of lanes) {
+    if (!kinds.has(lane.kind)) report('one home', `the kind ${lane.kind} of lane ${number} is not known`)
+    if (lane.jobs.length > window)
+      report('window', `lane ${number} holds ${lane.jobs.length} jobs, and may hold ${window}`)
+    if (lane.bound && lane.jobs.length < window / 2 && !low.includes(number))
+      report('window', `lane ${number} holds ${lane.jobs.length} jobs, and nobody is asked to read on`)
+    for (const job of lane.jobs) {
+      const other = homes.get(job.id)
+      if (other !== undefined) report('one home', `stands in the lanes ${other} and ${number}`, job.id)
+      homes.set(job.id, number)
+      const known = jobs.get(job.id)
+      if (known?.lane !== number || known.score !== job.score)
+        report(
+          'one home',
+          `stands in lane ${number} at ${job.score}, known is ${JSON.stringify(known)}`,
+          job.id,
+        )
+      if (taken.has(job.id)) report('one home', `is taken and stands in lane ${number}`, job.id)
+      if (lane.bound && !isBefore(job, lane.bound))
+        report('window', `stands at or behind the bound ${lane.bound.score} of lane ${number}`, job.id)
+    }
+  }
+  for (const [id, { lane }] of jobs) {
+    if (!homes.has(id)) report('one home', `is known of lane ${lane} and not there`, id)
+  }
+}
+
+function checkCopies(index: IndexSnapshot, report: Report): void {
+  const { lanes, jobs, held, workers, depth, width } = index
+  for (const [number, { queue }] of workers) {
+    if (queue.length > depth)
+      report('depth', `the queue of worker ${number} holds ${queue.length} jobs, and may hold ${depth}`)
+    for (const copy of queue) {
+      const job = jobs.get(copy.id)
+      const lane = job && lanes.get(job.lane)
+      if (!held.get(copy.id)?.includes(number))
+        report('reverse index', `stands in the queue of worker ${number}, which does not hold it`, copy.id)
+      if (!job || !lane) report('copies', `worker ${number} has a copy of what is not ready`, copy.id)
+      else {
+        if (job.score !== copy.score)
+          report('copies', `worker ${number} has it at ${copy.score}, its lane at ${job.score}`, copy.id)
+        if (!isPlain(lane, job.lane))
+          report('copies', `worker ${number} has a copy out of lane ${job.lane}, which is not plain`, copy.id)
+        if (!index.kinds.get(lane.kind)?.workers.includes(number))
+          report('copies', `worker ${number} has a copy, and may not run it`, copy.id)
+      }
+    }
+  }
+  for (const [id, holders] of held) {
+    if (new Set(holders).size !== holders.length) report('reverse index', `is held twice: ${holders}`, id)
+    if (width > 0 && holders.length > width)
+      report('reverse index', `is held by ${holders.length} workers of at most ${width}`, id)
+    for (const holder of holders) {
+      if (!workers.get(holder)?.queue.some(copy => copy.id === id))
+        report('reverse index', `is held by worker ${holder}, whose queue does not have it`, id)
+    }
+  }
+}
+
+function checkCompleteness({ lanes, kinds, held, workers, width }: IndexSnapshot, report: Report): void {
+  for (const [number, lane] of lanes) {
+    if (!isPlain(lane, number)) continue
+    for (const job of lane.jobs) {
+      const holders = held.get(job.id) ?? []
+      for (const worker of kinds.get(lane.kind)?.workers ?? []) {
+        const bound = workers.get(worker)?.bound ?? null
+        const isWithin = bound === null || isBefore(job, bound)
+        if (width === 0 && isWithin !== holders.includes(worker))
+          report(
+            'complete',
+            `${isWithin ? 'before' : 'behind'} the bound of worker ${worker}, held by ${holders}`,
+            job.id,
+          )
+        if (width > 0 && isWithin && holders.length === 0)
+          report('complete', `nobody holds it, and it is before the bound of worker ${worker}`, job.id)
+      }
+    }
+  }
+}
+
+function checkHeads({ lanes, kinds, limits }: IndexSnapshot, report: Report): void {
+  const heads = new Map(
+    [...kinds.values()].flatMap(kind => kind.heads.map(head => [head.lane, head] as const)),
+  )
+  const count = [...kinds.values()].reduce((sum, kind) => sum + kind.heads.length, 0)
+  if (count !== heads.size) report('heads', `${count} heads of ${heads.size} lanes`)
+  for (const [number, lane] of lanes) {
+    const isOpen = lane.keyLimit === null || (limits.get(lane.keyLimit)?.free ?? 0) > 0
+    const wanted = !isPlain(lane, number) && isOpen ? lane.jobs[0] : undefined
+    const head = heads.get(number)
+    if (head?.id !== wanted?.id || head?.score !== wanted?.score || lane.head !== (wanted?.id ?? null))
+      report(
+        'heads',
+        `lane ${number} should have ${JSON.stringify(wanted)}, has ${JSON.stringify(head)}, ${lane.head}`,
+      )
+    if (head && !kinds.get(lane.kind)?.heads.includes(head))
+      report('heads', `lane ${number} is of kind ${lane.kind} and has its head elsewhere`)
+    if (!isPlain(lane, number) && kinds.get(lane.kind)?.hasLimits !== true)
+      report('heads', `lane ${number} is not plain, and nobody looks at the heads of kind ${lane.kind}`)
+    heads.delete(number)
+  }
+  for (const lane of heads.keys()) report('heads', `there is a head of lane ${lane}, and no such lane`)
+}
+
+function checkEligible({ kinds, workers }: IndexSnapshot, report: Report): void {
+  const same = (a: readonly number[], b: readonly number[]) => a.join() === b.join()
+  for (const [number, kind] of kinds) {
+    const wanted = [...workers]
+      .filter(
+        ([, { tasks, tags, constraintTags }]) =>
+          tasks.includes(kind.task) && tags.includes(kind.tag) && constraintTags.includes(kind.constraintTag),
+      )
+      .map(([worker]) => worker)
+      .sort(byNumber)
+    if (!same(wanted, kind.workers))
+      report('eligible', `kind ${number} should be served by ${wanted}, is by ${kind.workers}`)
+  }
+  for (const [worker, { plain, limited }] of workers) {
+    for (const [name, list, flag] of [
+      ['plain', plain, 'isPlain'],
+      ['limited', limited, 'hasLimits'],
+    ] as const) {
+      const wanted = [...kinds].filter(([, kind]) => kind.workers.includes(worker) && kind[flag])
+      const numbers = wanted.map(([kind]) => kind).sort(byNumber)
+      if (!same(numbers, [...list].sort(byNumber)))
+        report('eligible', `worker ${worker} should serve the ${name} kinds ${numbers}, serves ${list}`)
+    }
+  }
+}
+
+/** Whether its jobs are copied into queues; lanes with a key never are. */
+const isPlain = (lane: LaneSnapshot, number: number) =>
+  lane.limit === null && lane.keyLimit === null && lane.kind === number
+
+export function isBefore(a: Place, b: Place): boolean {
+  const [left, right] = [Number(a.score), Number(b.score)]
+  return left < right || (left === right && a.id < b.id)
+}
+
+const byNumber = (a: number, b: number) => a - b
+const toNumber = (text: string | undefined) => (text === undefined ? null : Number(text))
+const toNumbers = (text: string | undefined) => (text ? text.split(',').map(Number) : [])
+
+function toBound(facts: ReadonlyMap<string, string>): Place | null {
+  const score = facts.get('bound-score')
+  return score === undefined ? null : { score, id: facts.get('bound-id') ?? '' }
+}
+
+/** Replies come flat, nested or as an object, by the protocol and the client. */
+function toPairs(reply: unknown): [string, string][] {
+  if (!Array.isArray(reply)) return Object.entries(reply as Record<string, string>)
+  if (Array.isArray(reply[0])) return reply.map(([name, value]) => [String(name), String(value)])
+  return Array.from({ length: reply.length / 2 }, (_, n) => [String(reply[2 * n]), String(reply[2 * n + 1])])
+}
+
+const toMap = (reply: unknown) => new Map(toPairs(reply))

@@ -1,0 +1,134 @@
+/** The red side of the random histories: without a guard of the scripts they must go wrong, or they prove nothing of it. */
+import { describe, expect, it } from 'vitest'
+import type { Spread } from '../../src/redis/queue-index.ts'
+import { runHistory } from '../support/index-history.ts'
+import { useRedis } from '../support/redis.ts'
+import { type ScriptWeakness, weakenedRunner } from '../support/weaken-script.ts'
+
+const redis = useRedis()
+const FANOUT: Spread = { width: 0, strategy: 'least-queue' }
+const BALANCED: Spread = { width: 1, strategy: 'least-queue' }
+const HISTORIES = 8
+const STEPS = 300
+
+const guards: [string, Spread, ScriptWeakness, RegExp][] = [
+  [
+    'a job that leaves Redis leaves every queue',
+    FANOUT,
+    {
+      remove: "  redis.call('HDEL', prefix .. 'jobs', id)\n  drop_copies(id)\n",
+      replacement: "  redis.call('HDEL', prefix .. 'jobs', id)\n",
+    },
+    /copies|queue of|reverse index|takes|got boolean/,
+  ],
+  [
+    'a job that is taken leaves the queues of others',
+    FANOUT,
+    {
+      remove:
+        "  for holder, ids in pairs(by_holder) do bulk('ZREM', prefix .. 'queue:' .. holder, ids) end\n",
+    },
+    /copies|got boolean/,
+  ],
+  [
+    'a queue that lets its tail go is complete only up to there',
+    FANOUT,
+    { remove: '  lower_bound(worker, tail[2], tail[1])\n' },
+    /complete|bound of/,
+  ],
+  [
+    'a full queue that passes by a job is complete only up to there',
+    FANOUT,
+    { remove: '  lower_bound(worker, score, id)\n' },
+    /complete|bound of/,
+  ],
+  [
+    'a worker that registers beside jobs has looked at nothing',
+    FANOUT,
+    { remove: "if has_jobs then set_worker_bound(worker_of(arg.worker), '-1', '') end\n" },
+    /complete|takes|bound of/,
+  ],
+  [
+    'a job that nobody holds any more is before nobody’s bound',
+    BALANCED,
+    { remove: '    if known then nobody_holds(known.kind, tail[2], tail[1]) end\n' },
+    /complete|bound of/,
+  ],
+  [
+    'what a worker leaves behind is offered to others',
+    BALANCED,
+    { remove: '      copy(id, lane.kind, score)\n      ring(lane.kind)\n' },
+    /complete|queue of|takes/,
+  ],
+  [
+    'a late word of a job that is taken is not heard',
+    FANOUT,
+    {
+      remove: "    if how ~= 'audit' and tonumber(taken_token) >= tonumber(token) then return 'taken' end\n",
+    },
+    /placed|refilled|taken|takes/,
+  ],
+  [
+    'a job behind the bound of its lane stays out',
+    FANOUT,
+    {
+      remove:
+        "  if lane.bound_score and not before(score, id, lane.bound_score, lane.bound_id) then return 'beyond' end\n",
+    },
+    /window|placed/,
+  ],
+  [
+    'a lane that lets its tail go is known only up to there',
+    FANOUT,
+    { remove: '    set_lane_bound(lane, tail[2], tail[1])\n' },
+    /bound of lane|placed/,
+  ],
+  [
+    'a limit that opens or closes does so for all lanes under it',
+    FANOUT,
+    { remove: '    if (known > 0) ~= (free > 0) then\n', replacement: '    if false then\n' },
+    /heads|takes/,
+  ],
+  [
+    'a job under a limit is not taken without a slot',
+    FANOUT,
+    { remove: '    goes_on = has_slots(lane)\n', replacement: '    goes_on = true\n' },
+    /takes/,
+  ],
+  [
+    'a slot that is freed wakes somebody who waits for it',
+    FANOUT,
+    { remove: '    ring_for_slots(limit, math.min(free, free - before_call) - (rung[limit] or 0))\n' },
+    /slept/,
+  ],
+  [
+    'a job that becomes ready wakes somebody',
+    BALANCED,
+    {
+      remove: '    copy(id, lane.kind, score)\n    ring(lane.kind)\n',
+      replacement: '    copy(id, lane.kind, score)\n',
+    },
+    /slept/,
+  ],
+  [
+    'a mode that changes leaves no queue complete',
+    FANOUT,
+    { remove: "  set_worker_bound(me, '-1', '')\nend\n", replacement: 'end\n' },
+    /complete|takes|bound of/,
+  ],
+]
+
+describe('without the rule that', () => {
+  it.each(guards)('%s, histories go wrong', async (_, spread, weakness, expected) => {
+    const runner = weakenedRunner(redis.store, weakness)
+    let problems: string[] = []
+    for (let seed = 1; seed <= HISTORIES && problems.length === 0; seed++)
+      problems = await runHistory(redis, `${redis.deployment}-${seed}`, {
+        seed,
+        steps: STEPS,
+        spread,
+        runner,
+      })
+    expect(problems.join('\n')).toMatch(expected)
+  })
+})

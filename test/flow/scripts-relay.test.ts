@@ -1,0 +1,205 @@
+/** The relay’s steps are fenced, generations follow each other, and what a server does wrong leaves nothing half-written. */
+import { afterEach, describe, expect, it, onTestFinished } from 'vitest'
+import { beatChannel } from '../../src/redis/names.ts'
+import { START } from '../../src/redis/queue-index.ts'
+import { job, laneFacts, QUEUE, useQueues, useRedis } from '../support/redis.ts'
+
+const redis = useRedis()
+const begin = useQueues(redis)
+const SPREAD = { width: 0, strategy: 'least-queue' } as const
+const SIZES = { depth: 10, window: 10 }
+
+describe('fences', () => {
+  it('answer AGAIN to a step that was done, and do it once', async () => {
+    const queue = await begin()
+    await queue.lane(1)
+    const step = queue.step()
+    expect(await queue.place(step, 'relay', [job('a')])).toEqual({ code: 'OK', bells: 0, placed: 1 })
+    await queue.worker(1)
+    await queue.takeIds(1, 1, {})
+    await queue.takeIds(1, 0, { done: ['a'] })
+    expect(await queue.place(step, 'relay', [job('a')])).toEqual({ code: 'AGAIN', bells: 0, placed: 0 })
+    expect(await queue.laneOf(1)).toEqual([])
+  })
+
+  it('answer LOST to a step of another generation, or out of its order', async () => {
+    const queue = await begin()
+    await queue.lane(1)
+    const step = queue.step()
+    for (const wrong of [
+      { ...step, generation: 'g0' },
+      { ...step, seq: step.seq + 1 },
+      { ...step, seq: step.seq - 2 },
+    ]) {
+      expect((await queue.place(wrong, 'relay', [job('a')])).code).toBe('LOST')
+      expect((await queue.remove(wrong, ['a'])).code).toBe('LOST')
+      expect((await queue.refill(wrong, laneFacts(2), START, null, [])).code).toBe('LOST')
+      expect(await queue.setSlots(wrong, 50, '1', null)).toBe('LOST')
+      expect(await queue.setMode(wrong, { width: 1, strategy: 'random' })).toBe('LOST')
+    }
+    expect((await queue.snapshot()).seq).toBe(step.seq - 1)
+    await redis.client.del(queue.root)
+    expect((await queue.place(step, 'relay', [job('a')])).code).toBe('LOST')
+  })
+
+  it('answer FENCED to a leader whose term is over', async () => {
+    const queue = await begin()
+    await queue.lane(1)
+    const { seq, generation } = await queue.snapshot()
+    expect(await queue.adopt({ epoch: '3', generation, seq })).toEqual({ code: 'OK', seq, epoch: '3' })
+    const step = queue.step()
+    expect((await queue.place(step, 'relay', [job('a')])).code).toBe('FENCED')
+    expect((await queue.beat(step, QUEUE, 1000)).code).toBe('FENCED')
+    expect(await queue.adopt({ epoch: '2', generation, seq })).toMatchObject({ code: 'FENCED', epoch: '3' })
+    expect(await queue.beginGeneration('2', 'g2', SPREAD, SIZES)).toEqual({ code: 'FENCED', epoch: '3' })
+    expect((await queue.place({ ...step, epoch: '3' }, 'relay', [job('a')])).code).toBe('OK')
+  })
+
+  it('let a new leader go on only with what Postgres says was done, or more', async () => {
+    const queue = await begin()
+    await queue.lane(1)
+    const { seq, generation } = await queue.snapshot()
+    expect((await queue.adopt({ epoch: '2', generation, seq: seq - 1 })).code).toBe('OK')
+    expect((await queue.adopt({ epoch: '2', generation, seq: seq + 1 })).code).toBe('LOST')
+    expect((await queue.adopt({ epoch: '2', generation: 'g0', seq })).code).toBe('LOST')
+  })
+})
+
+describe('generations', () => {
+  it('begin empty, and what the one before left is dropped a piece at a time', async () => {
+    const queue = await begin()
+    await queue.lane(1)
+    await queue.lane(2, { tag: 'x', limit: 50, free: '1' })
+    await queue.lane(3, { tag: 'x', kind: 2, limit: 50, keyLimit: 60 })
+    await queue.worker(1)
+    await queue.worker(2, { tags: ['x'] })
+    await queue.placeJobs([job('a'), job('b'), job('c', 1, 2), job('d', 1, 3)])
+    await queue.takeIds(1, 1)
+    await queue.takeIds(2, 5)
+    expect(await queue.beginGeneration('1', 'g2', SPREAD, SIZES)).toEqual({ code: 'OK', before: 'g1' })
+    expect((await queue.snapshot()).jobs.size).toBe(0)
+    expect(await queue.dropGeneration('g2', 10)).toBe(false)
+    let pieces = 1
+    while (await queue.dropGeneration('g1', 2)) pieces++
+    expect(pieces).toBe(3)
+    expect(Object.keys(await queue.dump())).toEqual([queue.root])
+  })
+
+  it('leave no key that their sets do not list', async () => {
+    const queue = await begin()
+    await queue.lane(1, { hasLimits: true })
+    await queue.lane(2, { kind: 1, keyLimit: 60 })
+    await queue.worker(1)
+    await queue.placeJobs([job('a', 1, 1), job('b', 1, 2), job('c', 1, 2), job('e', 1, 1)])
+    await queue.takeIds(1, 2)
+    const names = Object.keys(await queue.dump()).map(key => key.replace(`${queue.root}:g1:`, ''))
+    const known =
+      /^(jobs|held|taken|slots|turns|low|idle|workers|kinds|lanes|(lane|lane-facts|heads|workers-of|worker|queue|under):\d+)$/
+    expect(names.filter(name => name !== queue.root && !known.test(name))).toEqual([])
+  })
+})
+
+describe('beats', () => {
+  it('tell the workers who leads, and the relay what it should look after', async () => {
+    const queue = await begin({ window: 4 })
+    await queue.lane(1, { limit: 50, free: '1' })
+    await queue.worker(1)
+    await queue.placeJobs(['a', 'b', 'c', 'd', 'e'].map((id, n) => job(id, n)))
+    await queue.takeIds(1, 1)
+    await queue.placeJobs([])
+    const listener = redis.client.duplicate()
+    onTestFinished(() => listener.disconnect())
+    const beats: string[] = []
+    listener.on('message', (_, text: string) => beats.push(text))
+    await listener.subscribe(beatChannel(redis.deployment))
+    const { seq } = await queue.snapshot()
+    const step = { epoch: '1', generation: 'g1', seq }
+    expect(await queue.beat(step, QUEUE, -1)).toEqual({
+      code: 'OK',
+      overdue: ['a'],
+      fullLimits: [{ limit: 50, turn: '1' }],
+      lowLanes: [],
+      queued: 3,
+      taken: 1,
+      bells: 0,
+    })
+    await expect.poll(() => beats).toEqual([`g1 ${QUEUE}`])
+    expect((await queue.beat(step, QUEUE, 60_000)).overdue).toEqual([])
+    expect((await queue.beat({ ...step, seq: seq + 1 }, QUEUE, 0)).code).toBe('LOST')
+  })
+
+  it('[S6] wake a worker again whose bell was lost', async () => {
+    const queue = await begin()
+    await queue.lane(1)
+    await queue.worker(1)
+    await queue.takeIds(1, 1)
+    expect((await queue.placeJobs([job('a')])).bells).toBe(1)
+    // It looked before the job was there, and heard nothing.
+    await redis.client.zadd(`${queue.root}:g1:idle`, '1', '1')
+    const { seq } = await queue.snapshot()
+    expect((await queue.beat({ epoch: '1', generation: 'g1', seq }, QUEUE, 0)).bells).toBe(1)
+    expect((await queue.beat({ epoch: '1', generation: 'g1', seq }, QUEUE, 0)).bells).toBe(0)
+  })
+})
+
+describe('pages of a lane', () => {
+  it('[D15] go on behind any place, also among thousands of equal scores', async () => {
+    const queue = await begin({ window: 5000 })
+    await queue.lane(1)
+    const ids = Array.from({ length: 3000 }, (_, n) => `j${10_000 + n}`)
+    for (let first = 0; first < ids.length; first += 1000)
+      await queue.placeJobs(ids.slice(first, first + 1000).map(id => job(id, 7)))
+    await queue.placeJobs([job('first', 6), job('last', 8)])
+    const read: string[] = []
+    let after = START
+    for (;;) {
+      const page = await queue.lanePage('g1', 1, after, 400)
+      if (page.ids.length === 0) break
+      read.push(...page.ids)
+      const id = page.ids.at(-1) as string
+      after = { id, score: id === 'last' ? '8' : id === 'first' ? '6' : '7' }
+    }
+    expect(read).toEqual(['first', ...ids, 'last'])
+    expect((await queue.lanePage('g1', 1, { score: '7', id: 'j10001x' }, 1)).ids).toEqual(['j10002'])
+    expect((await queue.lanePage('g0', 1, START, 1)).code).toBe('LOST')
+    expect((await queue.lanePage('g1', 9, START, 1)).code).toBe('UNKNOWN')
+  })
+})
+
+describe('a server', () => {
+  afterEach(() => redis.client.config('SET', 'maxmemory', '0'))
+
+  it('that forgot the scripts is given them again', async () => {
+    const queue = await begin()
+    await queue.lane(1)
+    await redis.client.script('FLUSH')
+    expect((await queue.placeJobs([job('a')])).placed).toBe(1)
+    await redis.client.script('FLUSH')
+    await queue.worker(1)
+    expect(await queue.takeIds(1, 1)).toEqual(['a'])
+  })
+
+  it('whose memory is full refuses what adds, wholly, and lets jobs out', async () => {
+    const queue = await begin({ width: 1 })
+    await queue.lane(1)
+    await queue.worker(1)
+    await queue.worker(2)
+    await queue.placeJobs([job('a', 1), job('b', 2), job('c', 3), job('d', 4)])
+    const before = await queue.dump()
+    await redis.client.config('SET', 'maxmemory', '1')
+    const step = queue.step()
+    await expect(queue.place(step, 'relay', [job('e')])).rejects.toThrow(/OOM/)
+    await expect(queue.hint([job('e')])).rejects.toThrow(/OOM/)
+    await expect(queue.refill(step, laneFacts(2), START, null, [])).rejects.toThrow(/OOM/)
+    await expect(queue.worker(3)).rejects.toThrow(/OOM/)
+    expect(await queue.dump()).toEqual(before)
+
+    expect(await queue.takeIds(1, 1)).toEqual(['a'])
+    expect((await queue.remove(step, ['b'])).removed).toBe(1)
+    expect(await queue.unregister(1)).toEqual(['a'])
+    await expect(queue.putBack('g1', 1, [{ ...job('a'), answer: 'busy' }])).rejects.toThrow(/OOM/)
+    expect(await queue.takeIds(2, 5)).toEqual(['c', 'd'])
+    await redis.client.config('SET', 'maxmemory', '0')
+    expect((await queue.placeJobs([job('e')])).placed).toBe(1)
+  })
+})

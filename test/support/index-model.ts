@@ -1,0 +1,276 @@
+/**
+ * The rule of the dispatch index without Redis: homes, copies, bounds, slots, and what a take answers. Written for reading: who
+ * holds a job is looked up in the queues, heads are looked up in the lanes, and in fanout a take does not look at queues at all.
+ */
+import { isBefore } from '../../src/redis/audit-index.ts'
+import type { LaneFacts, Place, ReadyJob, Refused, Spread } from '../../src/redis/queue-index.ts'
+import { START } from '../../src/redis/queue-index.ts'
+import type { WorkerFacts } from './redis.ts'
+
+interface ModelLane {
+  facts: LaneFacts
+  bound: Place | null
+  jobs: ReadyJob[]
+}
+
+interface ModelWorker {
+  id: number
+  facts: WorkerFacts
+  running: number
+  bound: Place | null
+  queue: ReadyJob[]
+}
+
+const byPlace = (a: Place, b: Place) => (isBefore(a, b) ? -1 : isBefore(b, a) ? 1 : 0)
+const byId = (a: { id: number }, b: { id: number }) => a.id - b.id
+
+export class IndexModel {
+  readonly lanes = new Map<number, ModelLane>()
+  readonly workers = new Map<number, ModelWorker>()
+  readonly taken = new Map<string, { worker: number; lane: number; leaseToken: string }>()
+  readonly free = new Map<number, number>()
+  private turn = 0
+
+  constructor(
+    private spread: Spread,
+    private readonly sizes: { depth: number; window: number },
+  ) {}
+
+  register(id: number, facts: WorkerFacts): void {
+    const alone = this.disconnect(id)
+    const worker: ModelWorker = { id, facts, running: 0, bound: null, queue: [] }
+    this.workers.set(id, worker)
+    if (this.plainLanesOf(worker).some(lane => lane.jobs.length > 0)) worker.bound = START
+    for (const job of alone) this.copy(job)
+  }
+
+  unregister(id: number): string[] {
+    for (const job of this.disconnect(id)) this.copy(job)
+    return [...this.taken].filter(([, taken]) => taken.worker === id).map(([job]) => job)
+  }
+
+  /** Whether it is placed. */
+  place(job: ReadyJob, how: 'hint' | 'relay' | 'audit'): boolean {
+    const taken = this.taken.get(job.id)
+    if (taken && how !== 'audit' && Number(taken.leaseToken) >= Number(job.leaseToken)) return false
+    this.taken.delete(job.id)
+    const known = this.find(job.id)
+    if (known && how === 'hint') return false
+    if (known?.lane === job.lane && known.score === job.score) {
+      known.leaseToken = job.leaseToken
+      return false
+    }
+    this.remove(job.id)
+    const lane = this.lanes.get(job.lane)
+    if (!lane || (lane.bound && !isBefore(job, lane.bound))) return false
+    lane.jobs.push(job)
+    lane.jobs.sort(byPlace)
+    if (lane.jobs.length > this.sizes.window) {
+      const tail = lane.jobs.at(-1) as ReadyJob
+      this.remove(tail.id)
+      lane.bound = { score: tail.score, id: tail.id }
+      if (tail === job) return false
+    }
+    if (isPlain(lane)) this.copy(job)
+    return true
+  }
+
+  hint(job: ReadyJob): boolean {
+    return this.lanes.has(job.lane) && this.place(job, 'hint')
+  }
+
+  /** Whether it was in a lane. */
+  remove(id: string): boolean {
+    for (const { queue } of this.workers.values()) drop(queue, id)
+    return [...this.lanes.values()].some(lane => drop(lane.jobs, id))
+  }
+
+  /** Whether the bound is still the one behind which was read. */
+  refill(facts: LaneFacts, after: Place, bound: Place | null, jobs: readonly ReadyJob[]): boolean {
+    let lane = this.lanes.get(facts.lane)
+    if (!lane) {
+      lane = { facts, bound: START, jobs: [] }
+      this.lanes.set(facts.lane, lane)
+      for (const [limit, free] of [
+        [facts.limit, facts.free],
+        [facts.keyLimit, facts.keyFree],
+      ] as const)
+        if (limit !== null && !this.free.has(limit)) this.free.set(limit, Number(free))
+    }
+    if (lane.bound?.score !== after.score || lane.bound.id !== after.id) return false
+    lane.bound = bound
+    for (const job of jobs) this.place({ ...job }, 'relay')
+    return true
+  }
+
+  take(
+    id: number,
+    limit: number,
+    running: number,
+    freed: ReadonlyMap<number, number>,
+    done: readonly string[],
+  ) {
+    const worker = this.workers.get(id) as ModelWorker
+    worker.running = running
+    for (const job of done) if (this.taken.get(job)?.worker === id) this.taken.delete(job)
+    for (const [lane, count] of freed) this.addSlots(this.lanes.get(lane), count)
+    const picked = this.spread.width === 0 ? this.best(worker, limit) : this.fromQueueThenLanes(worker, limit)
+    for (const job of picked) {
+      this.remove(job.id)
+      this.taken.set(job.id, { worker: id, lane: job.lane, leaseToken: job.leaseToken })
+    }
+    if (picked.length < limit) worker.bound = null
+    else if (worker.bound && worker.queue.length === 0) worker.bound = START
+    return picked.map(job => job.id as string)
+  }
+
+  putBack(id: number, jobs: readonly Refused[]): void {
+    for (const { answer, ...job } of jobs) {
+      const taken = this.taken.get(job.id)
+      if (taken?.worker !== id) continue
+      this.taken.delete(job.id)
+      if (answer !== 'full') this.addSlots(this.lanes.get(taken.lane), 1)
+      this.place({ ...job }, 'hint')
+    }
+  }
+
+  setSlots(limit: number, free: number): void {
+    if (!this.free.has(limit)) return
+    const unclaimed = [...this.taken.values()].filter(taken => {
+      const facts = this.lanes.get(taken.lane)?.facts
+      return facts?.limit === limit || facts?.keyLimit === limit
+    })
+    this.free.set(limit, free - unclaimed.length)
+  }
+
+  setMode(spread: Spread): void {
+    if (spread.width === this.spread.width && spread.strategy === this.spread.strategy) return
+    this.spread = spread
+    for (const worker of this.workers.values()) Object.assign(worker, { queue: [], bound: START })
+  }
+
+  find(id: string): ReadyJob | undefined {
+    return [...this.lanes.values()].flatMap(lane => lane.jobs).find(job => job.id === id)
+  }
+
+  private lanesOf({ facts }: ModelWorker): ModelLane[] {
+    return [...this.lanes.values()].filter(
+      ({ facts: { task, tag, constraintTag } }) =>
+        facts.tasks.includes(task) &&
+        facts.tags.includes(tag) &&
+        facts.constraintTags.includes(constraintTag),
+    )
+  }
+
+  private plainLanesOf(worker: ModelWorker): ModelLane[] {
+    return this.lanesOf(worker).filter(isPlain)
+  }
+
+  private isHeld(id: string): boolean {
+    return [...this.workers.values()].some(({ queue }) => queue.some(job => job.id === id))
+  }
+
+  /** Jobs of which it held the last copy. */
+  private disconnect(id: number): ReadyJob[] {
+    const queue = this.workers.get(id)?.queue ?? []
+    this.workers.delete(id)
+    return queue.filter(job => !this.isHeld(job.id))
+  }
+
+  private eligible(job: ReadyJob): ModelWorker[] {
+    const lane = this.lanes.get(job.lane) as ModelLane
+    return [...this.workers.values()].filter(worker => this.lanesOf(worker).includes(lane)).sort(byId)
+  }
+
+  private copy(job: ReadyJob): void {
+    const { depth } = this.sizes
+    const found = this.eligible(job).filter(worker => {
+      if (worker.bound && !isBefore(job, worker.bound)) return false
+      const tail = worker.queue.at(-1)
+      const hasRoom = worker.queue.length < depth || (tail !== undefined && isBefore(job, tail))
+      if (!hasRoom) worker.bound = { score: job.score, id: job.id }
+      return hasRoom
+    })
+    const chosen = this.spread.width === 0 ? found : this.choose(found).slice(0, this.spread.width)
+    for (const worker of chosen) {
+      worker.queue.push(job)
+      worker.queue.sort(byPlace)
+    }
+    for (const worker of chosen) {
+      if (worker.queue.length <= depth) continue
+      const tail = worker.queue.pop() as ReadyJob
+      const others = this.spread.width > 0 && !this.isHeld(tail.id) ? this.eligible(tail) : []
+      for (const { id } of [worker, ...others]) {
+        const lowered = this.workers.get(id) as ModelWorker
+        if (!lowered.bound || isBefore(tail, lowered.bound))
+          lowered.bound = { score: tail.score, id: tail.id }
+      }
+    }
+  }
+
+  private choose(found: ModelWorker[]): ModelWorker[] {
+    if (this.spread.strategy === 'round-robin') {
+      const first = this.turn++ % (found.length || 1)
+      return [...found.slice(first), ...found.slice(0, first)]
+    }
+    const load = (worker: ModelWorker) => worker.queue.length + worker.running
+    return found.sort((a, b) => load(a) - load(b) || byId(a, b))
+  }
+
+  private addSlots(lane: ModelLane | undefined, count: number): void {
+    for (const limit of limitsOf(lane)) this.free.set(limit, (this.free.get(limit) ?? 0) + count)
+  }
+
+  /** Takes the slots too, if there are any. */
+  private mayStart(job: ReadyJob): boolean {
+    const lane = this.lanes.get(job.lane)
+    if (limitsOf(lane).some(limit => (this.free.get(limit) ?? 0) <= 0)) return false
+    this.addSlots(lane, -1)
+    return true
+  }
+
+  private best(worker: ModelWorker, limit: number): ReadyJob[] {
+    const picked: ReadyJob[] = []
+    for (const job of this.lanesOf(worker)
+      .flatMap(lane => lane.jobs)
+      .sort(byPlace)) {
+      if (picked.length >= limit) break
+      if (this.mayStart(job)) picked.push(job)
+    }
+    return picked
+  }
+
+  private fromQueueThenLanes(worker: ModelWorker, limit: number): ReadyJob[] {
+    const picked: ReadyJob[] = []
+    const pick = (job: ReadyJob | undefined) => {
+      if (job && picked.length < limit && !picked.includes(job) && this.mayStart(job)) picked.push(job)
+    }
+    const limited = this.lanesOf(worker)
+      .filter(lane => !isPlain(lane))
+      .flatMap(lane => lane.jobs)
+    const last = worker.queue.at(-1)
+    const first = last ? limited.filter(job => isBefore(job, last)) : []
+    for (const job of [...worker.queue, ...first].sort(byPlace)) pick(job)
+    const others = this.plainLanesOf(worker).flatMap(lane => lane.jobs)
+    const rest = [
+      ...limited.filter(job => !first.includes(job)),
+      ...others.filter(job => !this.isHeld(job.id)),
+    ]
+    for (const job of rest.sort(byPlace)) pick(job)
+    for (const job of others.sort(byPlace)) pick(job)
+    return picked
+  }
+}
+
+const isPlain = ({ facts }: ModelLane) =>
+  facts.limit === null && facts.keyLimit === null && facts.kind === facts.lane
+
+const limitsOf = (lane: ModelLane | undefined) =>
+  [lane?.facts.limit, lane?.facts.keyLimit].filter(limit => limit !== undefined && limit !== null)
+
+function drop(jobs: ReadyJob[], id: string): boolean {
+  const at = jobs.findIndex(job => job.id === id)
+  if (at < 0) return false
+  jobs.splice(at, 1)
+  return true
+}

@@ -1,0 +1,28 @@
+/** Red tests: the scripts without one of their guards, built for the test alone. A guard that nothing misses is none. */
+import { allScripts, type ScriptRunner } from '../../src/redis/scripts.ts'
+
+/** What to take out of every script that holds it, and what to put in its place. */
+export interface ScriptWeakness {
+  remove: string
+  replacement?: string
+}
+
+/** Runs the scripts of the package, weakened. */
+export function weakenedRunner(
+  runner: ScriptRunner,
+  { remove, replacement = '' }: ScriptWeakness,
+): ScriptRunner {
+  const weakened = new Map(
+    [...allScripts().values()]
+      .filter(({ text }) => text.includes(remove))
+      .map(({ sha, text }) => [sha, text.replace(remove, replacement)]),
+  )
+  if (weakened.size === 0) throw new Error(`no script holds: ${remove}`)
+  return {
+    evalsha: (sha, keys, ...args) => {
+      const text = weakened.get(sha)
+      return text === undefined ? runner.evalsha(sha, keys, ...args) : runner.eval(text, keys, ...args)
+    },
+    eval: (text, keys, ...args) => runner.eval(text, keys, ...args),
+  }
+}

@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest'
+import { allScripts, parseScript, runScript } from '../../src/redis/scripts.ts'
+
+const SOURCE = `#!lua flags=allow-oom
+--- sum: adds.
+--- @key root
+--- @use more
+--- @arg first       a number
+--- @arg second      another, not @arg third
+--- @items           further ones
+--- @returns         {code}
+return { arg.first + arg.second }`
+
+describe('the header of a script', () => {
+  const script = parseScript('sum', SOURCE, part => `-- ${part} stands here`)
+
+  it('names the arguments by their order', () => {
+    expect(script.args).toEqual(['first', 'second'])
+    expect(script.text.split('\n')[1]).toBe('local arg, items = { first = ARGV[1], second = ARGV[2] }, 3')
+  })
+
+  it('keeps the flags first, and puts the shared parts in front of the body', () => {
+    const lines = script.text.split('\n')
+    expect(lines[0]).toBe('#!lua flags=allow-oom')
+    expect(lines.slice(2, 4)).toEqual(['-- queue stands here', '-- more stands here'])
+    expect(lines.at(-1)).toBe('return { arg.first + arg.second }')
+  })
+
+  it('must begin with the shebang', () => {
+    expect(() => parseScript('sum', SOURCE.slice(1), () => '')).toThrow('lua/sum.lua must begin with #!lua')
+  })
+})
+
+describe('running a script', () => {
+  const script = parseScript('sum', SOURCE, () => '')
+
+  it('passes named arguments in their order, and items behind them', async () => {
+    const calls: unknown[][] = []
+    const runner = { evalsha: async (...call: unknown[]) => calls.push(call), eval: async () => [] }
+    await runScript(runner, script, 'root', { second: 2, first: 1 }, ['x'])
+    expect(calls).toEqual([[script.sha, 1, 'root', '1', '2', 'x']])
+  })
+
+  it('refuses a call without one of them', async () => {
+    const runner = { evalsha: async () => [], eval: async () => [] }
+    await expect(runScript(runner, script, 'root', { first: 1 })).rejects.toThrow('lua/sum.lua needs second')
+  })
+})
+
+describe('the scripts of the package', () => {
+  it('each tell what they do, take the root key, and tell what they answer', () => {
+    for (const [name, { text }] of allScripts()) {
+      expect(text).toMatch(new RegExp(`^--- ${name}: `, 'm'))
+      expect(text).toMatch(/^--- @key root$/m)
+      expect(text).toMatch(/^--- @returns {2,}\{code/m)
+    }
+  })
+})
