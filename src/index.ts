@@ -39,6 +39,7 @@ export {
   type ProducerOptions,
 } from './producer/create-producer.ts'
 export type { WaitOptions } from './producer/wait-for-job.ts'
+export { type AuditDispatchOptions, auditDispatch } from './relay/audit-dispatch.ts'
 export { createRelay, type Relay, type RelayOptions } from './relay/create-relay.ts'
 export type { RelayMetrics } from './relay/relay-loop.ts'
 export type { Logger } from './runtime/logger.ts'

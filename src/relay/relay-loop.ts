@@ -194,6 +194,16 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
     }
   }
 
+  const seqs = () =>
+    new Map([...queues.values()].filter(queue => queue.isOpen).map(queue => [queue.name, queue.seq]))
+
+  /** The last rows that were applied need not be applied again by whoever leads next. */
+  const forgetDone = async () => {
+    if (done.length === 0) return
+    const nothing = { from: '0', most: 0, bounds: new Map(), jobs: [], limits: [] }
+    await readOutbox(pool, schema, { holder, done, seqs: seqs(), ...nothing })
+  }
+
   const turn = async (): Promise<void> => {
     const isFull = performance.now() > fullLookAt
     if (isFull) fullLookAt = performance.now() + FULL_LOOK_MS
@@ -207,7 +217,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
     const read = await readOutbox(pool, schema, {
       holder,
       done,
-      seqs: new Map([...queues.values()].filter(queue => queue.isOpen).map(queue => [queue.name, queue.seq])),
+      seqs: seqs(),
       from: isFull || newest < LATE_ROWS ? '0' : String(newest - BigInt(LATE_ROWS)),
       most: MOST_ROWS,
       bounds,
@@ -434,6 +444,9 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
       stopping.abort()
       wakeUp.stop()
       await Promise.allSettled([turning, ...duties, ...opening.values()])
+      await forgetDone().catch(error =>
+        logger.info({ err: error }, 'the last outbox rows will be applied once more'),
+      )
     },
   }
 }

@@ -5,6 +5,7 @@
 import { afterEach, beforeAll, inject } from 'vitest'
 import {
   audit,
+  auditDispatch,
   createProducer,
   createRelay,
   createWorker,
@@ -50,13 +51,14 @@ export function useDeployment(
   afterEach(async () => {
     await Promise.all(workers.splice(0).map(worker => worker.stop({ deadline: 0 })))
     await Promise.all(producers.splice(0).map(producer => producer.close()))
-    await Promise.all(relays.splice(0).map(relay => relay.stop()))
     // A test that failed may have left a transaction open.
     await database.rows("set lock_timeout = '20s'")
     const db = {
       query: async (text: string, values?: unknown[]) => ({ rows: await database.rows(text, values) }),
     }
     const violations = isAudited ? [...(await audit(db)), ...(await journal.auditJournal())] : []
+    if (isAudited && redis && relays.length > 0) violations.push(...(await auditDispatch(db, { redis })))
+    await Promise.all(relays.splice(0).map(relay => relay.stop()))
     isAudited = options.audit
     await database.rows(
       `truncate longshore.jobs, longshore.finished_jobs, longshore.workers, longshore.awaited, longshore.tasks,

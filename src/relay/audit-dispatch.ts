@@ -1,0 +1,129 @@
+/**
+ * The verb *audit*, over both stores: what is ready in Postgres against what Redis holds, both ways, and the reverse index within
+ * Redis. Both stores move on while they are read, so only what is found several times in a row is told.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import type { JobId } from '../job/job-id.ts'
+import type { Queryable } from '../job/queryable.ts'
+import type { Violation } from '../postgres/audit.ts'
+import { readDeployment, readQueues } from '../postgres/relay-reads.ts'
+import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from '../postgres/schema-name.ts'
+import { findViolations, type IndexSnapshot, isBefore, readIndex } from '../redis/audit-index.ts'
+import { openRedis, type RedisStore } from '../redis/open-redis.ts'
+import type { RedisConfig } from '../redis/redis-config.ts'
+
+export interface AuditDispatchOptions {
+  redis: RedisConfig
+  /** Schema of the installation. Default `'longshore'`. */
+  schema?: string
+  /** How often a violation must be seen before it is told. Default 5, a quarter of a second apart. */
+  looks?: number
+}
+
+const BETWEEN_MS = 250
+const CONNECT_MS = 5000
+
+/** What does not hold between Postgres and Redis (invariants 10 to 12). Nothing where jobs do not go through Redis. */
+export async function auditDispatch(db: Queryable, options: AuditDispatchOptions): Promise<Violation[]> {
+  const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
+  const { rows } = await db.query(inSchema(schema, 'select dispatch from longshore.settings'))
+  if (rows[0]?.['dispatch'] !== 'redis') return []
+  let lastError: Error | undefined
+  const store = openRedis(options.redis, error => {
+    lastError = error
+  })
+  try {
+    for (let waited = 0; !store.isConnected(); waited += 10) {
+      if (waited > CONNECT_MS) throw lastError ?? new Error('no Redis could be reached')
+      await pause(10)
+    }
+    let found = await look(db, store, schema)
+    for (let looks = 1; found.size > 0 && looks < (options.looks ?? 5); looks++) {
+      await pause(BETWEEN_MS)
+      const again = await look(db, store, schema)
+      found = new Map([...found].filter(([key]) => again.has(key)))
+    }
+    return [...found.values()]
+  } finally {
+    store.close()
+  }
+}
+
+async function look(db: Queryable, store: RedisStore, schema: string): Promise<Map<string, Violation>> {
+  const deployment = await readDeployment(db, schema)
+  const found = new Map<string, Violation>()
+  const tell = (invariant: number, problem: string, jobId?: string) =>
+    found.set(`${invariant} ${jobId ?? problem}`, {
+      invariant,
+      problem,
+      ...(jobId ? { jobId: jobId as JobId } : {}),
+    })
+  for (const queue of (await readQueues(db, schema)).keys()) {
+    const index = await readIndex(store, deployment, queue)
+    if (!index) {
+      tell(12, `queue ${queue} is not in Redis`)
+      continue
+    }
+    for (const { problem, jobId } of findViolations(index)) tell(11, `queue ${queue}: ${problem}`, jobId)
+    await compareTerms(db, schema, queue, index, tell)
+    await compareJobs(db, schema, queue, index, tell)
+  }
+  return found
+}
+
+type Tell = (invariant: number, problem: string, jobId?: string) => void
+
+/** Redis is never behind what Postgres has forgotten, and nobody has led who was not elected. */
+async function compareTerms(db: Queryable, schema: string, queue: string, index: IndexSnapshot, tell: Tell) {
+  const { rows } = await db.query(
+    inSchema(
+      schema,
+      `select r.generation, r.seq::float8 as seq, l.epoch::float8 as epoch
+       from longshore.leader l left join longshore.relayed r on r.queue = $1`,
+    ),
+    [queue],
+  )
+  const { generation, seq, epoch } = rows[0] as { generation: string | null; seq: number; epoch: number }
+  if (generation !== index.generation)
+    tell(12, `queue ${queue}: Redis holds generation ${index.generation}, Postgres says ${generation}`)
+  else if (index.seq < seq) tell(12, `queue ${queue}: Redis is at step ${index.seq}, behind ${seq}`)
+  if (Number(index.epoch) > epoch)
+    tell(12, `queue ${queue}: Redis has seen epoch ${index.epoch}, Postgres is at ${epoch}`)
+}
+
+async function compareJobs(db: Queryable, schema: string, queue: string, index: IndexSnapshot, tell: Tell) {
+  const { rows } = await db.query(
+    inSchema(
+      schema,
+      `select j.id::text as id, j.lane, j.score::text as score
+       from longshore.jobs j join longshore.lanes l on l.id = j.lane
+       where l.queue = $1 and j.state = 'ready'
+         and not exists (select from longshore.outbox o where j.id = any (o.jobs))`,
+    ),
+    [queue],
+  )
+  const ready = new Set<string>()
+  for (const row of rows) {
+    const job = row as { id: string; lane: number; score: string }
+    ready.add(job.id)
+    if (index.jobs.get(job.id)?.lane === job.lane || index.taken.has(job.id)) continue
+    const lane = index.lanes.get(job.lane)
+    if (lane?.bound && !isBefore(job, lane.bound)) continue
+    tell(10, `it is ready in lane ${job.lane} of ${queue}, and Redis does not know it`, job.id)
+  }
+  const strange = [...index.jobs.keys()].filter(id => !ready.has(id))
+  if (strange.length === 0) return
+  const { rows: known } = await db.query(
+    inSchema(
+      schema,
+      `select g.id::text as id from unnest($1::uuid[]) as g(id)
+       where exists (select from longshore.jobs j where j.id = g.id and j.state = 'ready')
+         or exists (select from longshore.outbox o where g.id = any (o.jobs))`,
+    ),
+    [strange],
+  )
+  const excused = new Set(known.map(row => row['id'] as string))
+  for (const id of strange) {
+    if (!excused.has(id)) tell(11, `Redis holds it in ${queue}, and it is not ready`, id)
+  }
+}
