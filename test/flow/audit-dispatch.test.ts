@@ -24,6 +24,9 @@ let root: string
 let ids: string[]
 let lane: string
 beforeEach(async () => {
+  const [settings] = await database.rows<{ deployment: string }>('select deployment from longshore.settings')
+  root = rootKey(settings?.deployment ?? '', 'default')
+  await client.del(root) // of the test before
   const relay: Relay = createRelay({ postgres: database.url, redis })
   await relay.start()
   const producer = deployment.producer({ tasks: [task] })
@@ -31,8 +34,6 @@ beforeEach(async () => {
     task,
     Array.from({ length: 10 }, (_, n) => n),
   )
-  const [settings] = await database.rows<{ deployment: string }>('select deployment from longshore.settings')
-  root = rootKey(settings?.deployment ?? '', 'default')
   const generation = () => client.hget(root, 'generation')
   await eventually(
     'Redis knows all of them',
