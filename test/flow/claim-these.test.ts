@@ -1,0 +1,248 @@
+/** Redis names jobs, Postgres decides: everything is checked again, and each job that is not handed over is answered for. */
+import { describe, expect, it } from 'vitest'
+import { defineTask } from '../../src/index.ts'
+import { workByHand } from '../support/by-hand.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { waitsForLock } from '../support/locks.ts'
+import { pauseAt, weakened } from '../support/weaken.ts'
+
+const database = useDatabase()
+const deployment = useDeployment(database)
+const plain = defineTask<number>({ name: 'plain' })
+const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
+
+interface Client {
+  query(text: string, values: unknown[]): Promise<{ rows: unknown[] }>
+}
+interface Answer {
+  id: string | null
+  answer: string
+  lane: number
+  score: string
+  lease_token: string
+}
+
+async function claimThese(worker: number, ids: readonly string[], client?: Client): Promise<Answer[]> {
+  const text = `select id, answer, lane, score, lease_token from longshore.claim_these($1, $2,
+    array(select distinct lane from longshore.jobs where id = any ($2)))`
+  return client
+    ? ((await client.query(text, [worker, ids])).rows as Answer[])
+    : database.rows<Answer>(text, [worker, ids])
+}
+const said = (answers: Answer[]) => answers.map(({ id, answer }) => [id, answer])
+
+async function enqueued(count: number, task = plain, options = {}) {
+  const producer = deployment.producer({ tasks: [task] })
+  const refs = await producer.enqueueMany(task, numbers(count), options)
+  return { producer, ids: refs.map(ref => ref.id as string) }
+}
+
+describe('jobs that Redis names', () => {
+  it('[D8] are handed over in order, with one lease token for the call', async () => {
+    const { ids } = await enqueued(5)
+    const worker = await workByHand(database, ['plain'])
+    const answers = await claimThese(worker.id, [...ids].reverse())
+    expect(said(answers)).toEqual(ids.map(id => [id, 'claimed']))
+    expect(new Set(answers.map(answer => answer.lease_token)).size).toBe(1)
+  })
+
+  it('[D8] go to one of two workers that both were given them', async () => {
+    const { ids } = await enqueued(20)
+    const [one, two] = await Promise.all([workByHand(database, ['plain']), workByHand(database, ['plain'])])
+    const [first, second] = await Promise.all([claimThese(one.id, ids), claimThese(two.id, ids)])
+    const claimed = [...first, ...second].filter(({ answer }) => answer === 'claimed')
+    expect(claimed.map(({ id }) => id).sort()).toEqual([...ids].sort())
+    // Once both have committed, what the other has is gone: not answered for.
+    expect(await claimThese(one.id, ids)).toEqual([])
+  })
+
+  it('[D8] are answered busy while somebody holds them, with their true place', async () => {
+    const { ids } = await enqueued(2)
+    const [one, two] = await Promise.all([workByHand(database, ['plain']), workByHand(database, ['plain'])])
+    const tx = await database.connect()
+    await tx.query('begin')
+    await claimThese(one.id, ids.slice(0, 1), tx)
+    const [job] = await database.rows<{ lane: number; score: string }>(
+      'select lane, score from longshore.jobs where id = $1',
+      [ids[0]],
+    )
+    const answers = await claimThese(two.id, ids)
+    expect(said(answers)).toEqual([
+      [ids[1], 'claimed'],
+      [ids[0], 'busy'],
+    ])
+    expect(answers[1]).toMatchObject({ lane: job?.lane, score: job?.score, lease_token: '0' })
+    await tx.query('commit')
+  })
+
+  it.each([
+    ['a tag that the worker does not offer', ['plain'], ['other'], {}],
+    ['a task that the worker has no handler for', ['another'], ['default'], {}],
+    ['a property that the worker has another value of', ['plain'], ['default'], { gpu: 'h100' }],
+  ] as const)('[C6] of %s are answered moved', async (_, tasks, tags, properties) => {
+    const { ids } = await enqueued(1, plain, { constraints: { gpu: 'a100' } })
+    const worker = await workByHand(database, [...tasks], [...tags], properties)
+    expect(said(await claimThese(worker.id, ids))).toEqual([[ids[0], 'moved']])
+    const fits = await workByHand(database, ['plain'], ['default'], { gpu: 'a100' })
+    expect(said(await claimThese(fits.id, ids))).toEqual([[ids[0], 'claimed']])
+  })
+
+  it('[C6] are not handed over when they are not due, and not answered for when they have ended', async () => {
+    const { ids: later } = await enqueued(1, plain, { delay: '1h' })
+    const { ids, producer } = await enqueued(1)
+    await producer.cancel(ids[0] as string)
+    const worker = await workByHand(database, ['plain'])
+    expect(await claimThese(worker.id, [...later, ...ids, '00000000-0000-0000-0000-000000000001'])).toEqual(
+      [],
+    )
+  })
+
+  it('[D9] that changed their lane meanwhile go by what they ask for now, whichever comes first', async () => {
+    const { ids, producer } = await enqueued(2)
+    const worker = await workByHand(database, ['plain'])
+    const lanes = await database.rows<{ lane: number }>('select distinct lane from longshore.jobs')
+    const claimIn = (id: string | undefined, client: Client) =>
+      client.query('select id, answer from longshore.claim_these($1, $2, $3)', [
+        worker.id,
+        [id],
+        lanes.map(({ lane }) => lane),
+      ])
+    await producer.change(ids[0] as string, { constraints: { gpu: 'a100' } })
+    const tx = await database.connect()
+    expect((await claimIn(ids[0], tx)).rows).toEqual([{ id: ids[0], answer: 'moved' }])
+    await tx.query('begin')
+    expect((await claimIn(ids[1], tx)).rows).toEqual([{ id: ids[1], answer: 'claimed' }])
+    const change = producer.change(ids[1] as string, { constraints: { gpu: 'a100' } })
+    await tx.query('commit')
+    expect(await change).toBe('running')
+  })
+})
+
+describe('under a limit, jobs that Redis names', () => {
+  const limited = defineTask<number>({ name: 'limited', concurrency: 3 })
+  const keyed = defineTask<number>({ name: 'keyed', concurrency: 5, concurrencyPerKey: 2 })
+
+  it('[L1] are answered full when no slot is free, and the limit is closed until one is', async () => {
+    const { ids } = await enqueued(5, limited)
+    const worker = await workByHand(database, ['limited'])
+    const answers = await claimThese(worker.id, ids)
+    expect(answers.map(({ answer }) => answer)).toEqual(['claimed', 'claimed', 'claimed', 'full', 'full'])
+    expect(await database.rows('select is_full from longshore.limits')).toEqual([{ is_full: true }])
+    const [first] = answers
+    await worker.settle([{ id: first?.id as string, token: first?.lease_token as string }])
+    expect(await database.rows('select is_full from longshore.limits')).toEqual([{ is_full: false }])
+    expect(said(await claimThese(worker.id, ids.slice(3, 4)))).toEqual([[ids[3], 'claimed']])
+  })
+
+  it('[L1] are answered busy, never full, while somebody holds the slots', async () => {
+    const { ids } = await enqueued(4, limited)
+    const [one, two] = await Promise.all([
+      workByHand(database, ['limited']),
+      workByHand(database, ['limited']),
+    ])
+    const tx = await database.connect()
+    await tx.query('begin')
+    await claimThese(one.id, ids.slice(0, 3), tx)
+    expect(said(await claimThese(two.id, ids.slice(3)))).toEqual([[ids[3], 'busy']])
+    await tx.query('rollback')
+    expect(said(await claimThese(two.id, ids.slice(3)))).toEqual([[ids[3], 'claimed']])
+  })
+
+  it('[L8] get both slots or none', async () => {
+    const { ids } = await enqueued(4, keyed, { concurrencyKey: 'a' })
+    const { ids: others } = await enqueued(4, keyed, { concurrencyKey: 'b' })
+    const worker = await workByHand(database, ['keyed'])
+    const answers = await claimThese(worker.id, [...ids, ...others])
+    expect(answers.filter(({ answer }) => answer === 'claimed')).toHaveLength(4)
+    expect(answers.filter(({ answer }) => answer === 'full')).toHaveLength(4)
+    const used = await database.rows('select sum(used)::int as used from longshore.slot_groups')
+    expect(used).toEqual([{ used: 8 }])
+  })
+
+  it('[L5] take over the slots of runs that end in the same call, and leave what they do not need', async () => {
+    const { ids } = await enqueued(5, limited)
+    const worker = await workByHand(database, ['limited'])
+    const running = await claimThese(worker.id, ids.slice(0, 3))
+    const sorted = [...running].sort((a, b) => (String(a.id) < String(b.id) ? -1 : 1))
+    const [lane] = await database.rows<{ lane: number }>('select distinct lane from longshore.jobs')
+    const [answer] = await database.rows<{ ids: string; refused: string | null }>(
+      'select ids, refused from longshore.settle_and_claim($1, $2, $3, null, null, 2, $4, $5)',
+      [
+        worker.id,
+        sorted.map(({ id }) => id),
+        sorted.map(({ lease_token }) => lease_token),
+        ids.slice(3),
+        [lane?.lane],
+      ],
+    )
+    expect(answer).toEqual({ ids: ids.slice(3).join(','), refused: null })
+    expect(await database.rows('select sum(used)::int as used from longshore.slot_groups')).toEqual([
+      { used: 2 },
+    ])
+  })
+})
+
+describe('a worker that is given jobs', () => {
+  it('[S7] while it is being rescued gets none; the rescue does not miss what a claim in flight hands over', async () => {
+    const { ids } = await enqueued(2)
+    const worker = await workByHand(database, ['plain'])
+    const claiming = await database.connect()
+    await claiming.query('begin')
+    expect(said(await claimThese(worker.id, ids.slice(0, 1), claiming))).toEqual([[ids[0], 'claimed']])
+    await database.rows("update longshore.workers set expires_at = now() - interval '1 hour'")
+    const rescuing = await database.connect()
+    await rescuing.query('begin')
+    await rescuing.query("set local lock_timeout = '10s'")
+    const rescue = rescuing.query('select * from longshore.rescue(1000000, 100)')
+    // The rescue's own lock_timeout ends its wait; the claim commits, and the next rescue finds the job.
+    await rescue
+    await rescuing.query('commit')
+    await claiming.query('commit')
+    const [rescued] = await database.rows<{ rescued: number }>('select * from longshore.rescue(1000000, 100)')
+    expect(rescued?.rescued).toBe(1)
+    expect(said(await claimThese(worker.id, ids))).toEqual([[null, 'dead']])
+  })
+
+  it('[S7] while its rescue is under way is answered busy', async () => {
+    const { ids } = await enqueued(1)
+    const worker = await workByHand(database, ['plain'])
+    await database.rows("update longshore.workers set expires_at = now() - interval '1 hour'")
+    const rescuing = await database.connect()
+    await rescuing.query('begin')
+    await rescuing.query('select * from longshore.rescue(1000000, 100)')
+    expect(said(await claimThese(worker.id, ids))).toEqual([[ids[0], 'busy']])
+    await rescuing.query('commit')
+    expect(said(await claimThese(worker.id, ids))).toEqual([[null, 'dead']])
+  })
+
+  it('[S7] without the guard a job is handed to a worker that is dead, and nobody would rescue it', async () => {
+    deployment.skipAudit('a job runs under a worker that is gone')
+    const { ids } = await enqueued(1)
+    const worker = await workByHand(database, ['plain'])
+    await database.rows("update longshore.workers set expires_at = now() - interval '1 hour'")
+    const guard = "if not pg_try_advisory_xact_lock_shared(hashtext('longshore.worker'), p_worker) then"
+    await weakened(
+      database,
+      [
+        { name: 'claim_these', remove: guard, replacement: 'if false then' },
+        {
+          name: 'claim_these',
+          remove: '    return query\n    with free as materialized (',
+          replacement: `    ${pauseAt(4711)}\n    return query\n    with free as materialized (`,
+        },
+      ],
+      async () => {
+        const barrier = await database.connect()
+        await barrier.query('select pg_advisory_lock(4711)')
+        const claiming = await database.connect()
+        const claim = claimThese(worker.id, ids, claiming)
+        await waitsForLock(database, claiming)
+        await database.rows('select * from longshore.rescue(1000000, 100)')
+        await barrier.query('select pg_advisory_unlock(4711)')
+        expect(said(await claim)).toEqual([[ids[0], 'claimed']])
+        expect(await database.rows('select from longshore.workers')).toEqual([])
+      },
+    )
+  })
+})
