@@ -136,7 +136,7 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
           delayMs: 1000,
         }))
         expect(
-          await call("select * from longshore.settle($1, '{}', '{}', null, $2)", [
+          await call("select * from longshore.settle($1, '{}', '{}', null, $2) where answer <> 'ready'", [
             workerId,
             JSON.stringify(others),
           ]),
@@ -169,6 +169,55 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
           ids,
           payloads,
         ])
+        expectBounded(BATCH)
+      }))
+
+    it('[C10] a claim of jobs that Redis named goes by the primary key', () =>
+      explained(client, mode, async () => {
+        const named = await database.rows<Record<string, unknown>>(
+          "select id from longshore.jobs where lane = $1 and state = 'ready' order by id desc limit $2",
+          [lanes[0], BATCH],
+        )
+        const claimed = await call(
+          "select * from longshore.claim_these($1, $2, $3) where answer = 'claimed'",
+          [workerId, named.map(job => job['id']), [lanes[0]]],
+        )
+        expect(claimed).toHaveLength(BATCH)
+        expect(readsOf('jobs').length).toBeGreaterThan(0)
+        expectBounded(BATCH)
+      }))
+
+    it('the relay reads what the outbox names by the primary key', () =>
+      explained(client, mode, async () => {
+        const named = await database.rows<Record<string, unknown>>(
+          "select array_agg(id) as ids from (select id from longshore.jobs where state = 'ready' order by id desc limit $1) j",
+          [BATCH],
+        )
+        await database.rows('insert into longshore.outbox (jobs) values ($1)', [named[0]?.['ids']])
+        await database.rows("select longshore.lead('plans', 60000, 2)")
+        const [read] = await call(
+          "select * from longshore.relay_read('plans', '{}', '{}', '{}', 0, 100, '{}', '{}')",
+          [],
+        )
+        expect(String(read?.['ready']).split(',')).toHaveLength(BATCH)
+        expectBounded(BATCH)
+        await database.rows('delete from longshore.outbox')
+      }))
+
+    it('[D15] the relay reads on in a lane through the ready index', () =>
+      explained(client, mode, async () => {
+        const [middle] = await database.rows<Record<string, unknown>>(
+          "select score, id from longshore.jobs where lane = $1 and state = 'ready' order by score, id offset 5000 limit 1",
+          [lanes[1]],
+        )
+        const [read] = await call('select * from longshore.read_lane($1, $2, $3, $4)', [
+          lanes[1],
+          middle?.['score'],
+          middle?.['id'],
+          BATCH,
+        ])
+        expect(String(read?.['ids']).split(',')).toHaveLength(BATCH)
+        expect(readsOf('jobs').map(node => node['Index Name'])).toContain('jobs_ready')
         expectBounded(BATCH)
       }))
 
