@@ -1,6 +1,7 @@
 /**
- * The demo behind `npm start`: real stores, a relay and three worker processes; jobs enqueued in transactions, in bulk,
- * delayed and doomed; a worker stopped in the middle. Ends by itself with an audit of what happened.
+ * The demo behind `npm start`: real stores, a relay and three worker processes with different properties. Jobs are enqueued in
+ * transactions, in bulk, constrained, limited, delayed and doomed; Redis is emptied and a worker killed in the middle. Ends by
+ * itself with an audit of what happened.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -9,7 +10,8 @@ import { startPostgres, startRedis } from 'longshore/dev'
 import pg from 'pg'
 import { audit } from './audit.ts'
 import { showProgress } from './progress.ts'
-import { callPartner, hopeless, remind, resize } from './tasks.ts'
+import { watchRedis } from './redis.ts'
+import { callPartner, charge, hopeless, pack, remind, render, resize } from './tasks.ts'
 
 const began = performance.now()
 const say = (line: string) => process.stdout.write(`${line}\n`)
@@ -19,7 +21,7 @@ const [postgres, redis] = await Promise.all([
   startRedis({ own: true, progress: say }),
 ])
 say(postgres.choice)
-say(`${redis.choice}; jobs go straight through Postgres in this version`)
+say(redis.choice)
 
 /** Each part runs as the process a user would run. */
 function run(...args: string[]): Promise<ChildProcess> {
@@ -34,6 +36,11 @@ function run(...args: string[]): Promise<ChildProcess> {
   })
 }
 
+const runWorker = (name: string, properties: string) =>
+  run('worker', 'examples/demo/worker.ts', '--name', name, '--properties', properties, ...SMALL)
+/** A short lease, so that the rescue is soon; few jobs at once, so that there is a backlog to see. */
+const SMALL = ['--lease', '2s', '--max-concurrent-tasks', '30', '--claim-batch-size', '30']
+
 async function stop(child: ChildProcess | undefined): Promise<void> {
   if (!child || child.exitCode !== null || child.signalCode !== null) return
   child.kill('SIGTERM')
@@ -47,16 +54,23 @@ try {
   children.push(
     ...(await Promise.all([
       run('relay'),
-      ...['anna', 'bob', 'cleo'].map(name => run('worker', 'examples/demo/worker.ts', '--name', name)),
+      runWorker('anna', 'gpu=a100,mem=high'),
+      runWorker('bob', 'gpu=a100'),
+      runWorker('cleo', 'mem=high'),
     ])),
   )
-  say(`a relay and three workers run (${Math.round(performance.now() - began)} ms)`)
-
   const client = new pg.Client(postgres.url)
   await client.connect()
-  const producer = createProducer({ postgres: postgres.url, tasks: [resize, callPartner, remind, hopeless] })
+  const watched = await watchRedis(redis.url, client)
+  const first = await watched.isDispatching(3)
+  say(`a relay and three workers run, jobs go through Redis (${Math.round(performance.now() - began)} ms)`)
+
+  const tasks = [resize, render, charge, callPartner, pack, remind, hopeless]
+  const producer = createProducer({ postgres: postgres.url, redis: redis.url, tasks })
   const progress = showProgress(client)
   const refs: JobRef[] = []
+  const ended = (some: JobRef[]) =>
+    Promise.all(some.map(ref => producer.waitFor(ref as JobRef<unknown>, { timeout: '20s' })))
 
   await client.query('create table if not exists uploads (image int primary key)')
   for (let image = 0; image < 40; image++) {
@@ -69,14 +83,28 @@ try {
   }
   await progress.note('40 uploads, each with its job in one transaction; 20 rolled back')
 
+  const scenes = (from: number) => Array.from({ length: 50 }, (_, n) => ({ scene: from + n }))
+  refs.push(...(await producer.enqueueMany(render, scenes(0), { constraints: { gpu: 'a100' } })))
+  refs.push(...(await producer.enqueueMany(render, scenes(50), { constraints: { mem: 'high' } })))
+  await progress.note('100 scenes: half need gpu=a100 (anna, bob), half mem=high (anna, cleo)')
+
   for (let n = 0; n < 10; n++) {
     const images = Array.from({ length: 500 }, (_, i) => ({ image: 1000 + n * 500 + i, width: 90 }))
     refs.push(...(await producer.enqueueMany(resize, images, { priority: n })))
   }
   await progress.note('5,000 thumbnails in bulk, over ten priorities')
 
-  await stop(children.at(-1))
-  await progress.note('worker cleo stopped in the middle: what it had not finished was given back')
+  const flushed = await watched.flush()
+  await progress.note(`Redis emptied in the middle (FLUSHALL): it held ${flushed} ready jobs`)
+  const second = await watched.isDispatching(3, first)
+  const bellsBefore = watched.bells()
+  await progress.note(
+    'the relay has built Redis anew from Postgres; meanwhile workers went straight to Postgres',
+  )
+
+  const orders = Array.from({ length: 100 }, (_, order) => ({ order }))
+  refs.push(...(await producer.enqueueMany(charge, orders)))
+  await progress.note('100 charges, at most four at once over all workers')
 
   refs.push(
     ...(await Promise.all(Array.from({ length: 300 }, (_, call) => producer.enqueue(callPartner, { call })))),
@@ -84,6 +112,12 @@ try {
   await progress.note(
     '300 single enqueues at once share a few commits; a third of them fails twice and is retried',
   )
+  await ended(refs)
+
+  const archives = Array.from({ length: 60 }, (_, archive) => ({ archive }))
+  refs.push(...(await producer.enqueueMany(pack, archives)))
+  const held = await killWhileItWorks(client, 'cleo', children.at(-1) as ChildProcess)
+  await progress.note(`worker cleo killed with -9 while it ran ${held.length} jobs: others rescue them`)
 
   for (let n = 0; n < 20; n++)
     refs.push(await producer.enqueue(remind, { dueInMs: n * 50 }, { delay: n * 50 }))
@@ -94,12 +128,20 @@ try {
   const fromSql = String(sql.rows[0]?.id)
   await progress.note('reminders due over a second, three doomed jobs, and one enqueued from plain SQL')
 
-  const ended = await Promise.all([...refs, fromSql].map(ref => producer.waitFor(ref, { timeout: '20s' })))
+  const all = [...(await ended(refs)), await producer.waitFor(fromSql, { timeout: '20s' })]
   progress.stop()
-  const report = await audit(client, ended)
+  const report = await audit(client, {
+    ended: all,
+    rescued: held,
+    mostCharges: progress.mostRunning('charge-card'),
+    flushed,
+    isBuiltAnew: second !== first,
+    bells: { before: bellsBefore, after: watched.bells() - bellsBefore },
+  })
   for (const line of report.lines) say(line)
   failed = !report.isClean
   await producer.close()
+  watched.close()
   await client.end()
 } finally {
   await Promise.all(children.map(stop))
@@ -107,3 +149,19 @@ try {
 }
 say(`${failed ? 'FAILED' : 'done'} in ${((performance.now() - began) / 1000).toFixed(1)} s`)
 process.exitCode = failed ? 1 : 0
+
+/** Kill it as soon as it runs something. Answers the jobs that it took with it. */
+async function killWhileItWorks(client: pg.Client, name: string, child: ChildProcess): Promise<string[]> {
+  const running = async () => {
+    const { rows } = await client.query<{ id: string }>(
+      `select j.id from longshore.jobs j join longshore.workers w on w.id = j.worker_id
+       where j.state = 'running' and w.name = $1`,
+      [name],
+    )
+    return rows.map(row => row.id)
+  }
+  while ((await running()).length === 0);
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  return running()
+}

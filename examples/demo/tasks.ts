@@ -8,10 +8,31 @@ export const resize = defineTask({
   result: z.object({ image: z.number(), bytes: z.number() }),
 })
 
+/** Its jobs say what they need of a worker. */
+export const render = defineTask({
+  name: 'render-scene',
+  payload: z.object({ scene: z.number() }),
+  result: z.object({ worker: z.string() }),
+})
+
+/** However many workers there are, four at once. */
+export const charge = defineTask({
+  name: 'charge-card',
+  payload: z.object({ order: z.number() }),
+  concurrency: 4,
+})
+
 export const callPartner = defineTask({
   name: 'call-partner',
   payload: z.object({ call: z.number() }),
   retry: { attempts: 4, backoff: { type: 'exponential', delay: 20, max: '1s' } },
+})
+
+/** Takes so long that a worker can be killed in the middle. */
+export const pack = defineTask({
+  name: 'pack-archive',
+  payload: z.object({ archive: z.number() }),
+  result: z.object({ worker: z.string() }),
 })
 
 export const remind = defineTask({ name: 'remind', payload: z.object({ dueInMs: z.number() }) })

@@ -1,11 +1,23 @@
 /** What the demo's worker processes do: `longshore worker examples/demo/worker.ts`. */
 import { setTimeout as pause } from 'node:timers/promises'
-import { callPartner, hopeless, remind, resize } from './tasks.ts'
+import { callPartner, charge, hopeless, pack, remind, render, resize } from './tasks.ts'
+
+/** Its own name, for those who want to know where a job ran. */
+const worker = process.argv[process.argv.indexOf('--name') + 1] ?? ''
 
 export const handlers = [
   resize.handle(async ({ payload }, { signal }) => {
     await pause(Math.random() * 20, undefined, { signal })
     return { image: payload.image, bytes: payload.width * 137 }
+  }),
+
+  render.handle(() => ({ worker })),
+
+  charge.handle(() => pause(10)),
+
+  pack.handle(async (_, { signal }) => {
+    await pause(400, undefined, { signal })
+    return { worker }
   }),
 
   callPartner.handle(async ({ payload, attempt }) => {

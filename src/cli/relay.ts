@@ -25,7 +25,10 @@ export function addRelayCommand(program: Command): void {
     .option('--queue-depth <n>', "copies of jobs in one worker's queue (default 100)", Number)
     .option('--lane-window <n>', 'ready jobs of one lane that Redis holds (default 4000)', Number)
     .addOption(
-      new Option('--metrics-port <port>', 'serve Prometheus metrics at http://127.0.0.1:<port>/metrics')
+      new Option(
+        '--metrics-port <port>',
+        'serve Prometheus metrics at http://127.0.0.1:<port>/metrics; 0: any port',
+      )
         .env('LONGSHORE_METRICS_PORT')
         .argParser(Number),
     )
@@ -38,18 +41,24 @@ export function addRelayCommand(program: Command): void {
       ...(redisUrl ? { redis: redisUrl } : {}),
       logger: createLogger('longshore relay'),
     })
-    await relay.start()
-    const registry = createRelayRegistry(() => relay.metrics())
+    // First: a port that is taken must not leave a relay behind that leads.
     const server =
       metricsPort === undefined
         ? undefined
         : await serveMetrics({
-            ...registry,
+            ...createRelayRegistry(() => relay.metrics()),
             port: metricsPort,
             ...(metricsHost ? { host: metricsHost } : {}),
           })
+    try {
+      await relay.start()
+    } catch (error) {
+      await server?.close()
+      throw error
+    }
     const progress = process.stderr.isTTY ? showRebuild(relay) : undefined
-    await untilSignal('longshore relay: running', async () => {
+    const metrics = server ? `, metrics at ${server.url}` : ''
+    await untilSignal(`longshore relay: running${metrics}`, async () => {
       clearInterval(progress)
       await server?.close()
       await relay.stop()

@@ -1,5 +1,6 @@
 /** Owns the options that say how jobs are spread over workers. */
-import { type Command, Option } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import { BALANCE_STRATEGIES, SCHEDULE_MODES } from '../runtime/config.ts'
 
 export function addScheduleOptions(command: Command): Command {
   return command
@@ -7,17 +8,22 @@ export function addScheduleOptions(command: Command): Command {
       new Option(
         '--schedule-mode <mode>',
         'copy a ready job to every worker that may run it, or to one (TASK_SCHEDULE_MODE, default fanout)',
-      ).choices(['fanout', 'balanced']),
+      ).choices(SCHEDULE_MODES),
     )
     .addOption(
       new Option(
         '--balance-strategy <strategy>',
         'to which one: least queued and running, in turns, or any (TASK_BALANCE_STRATEGY, default least-queue)',
-      ).choices(['least-queue', 'round-robin', 'random']),
+      ).choices(BALANCE_STRATEGIES),
     )
     .option(
       '--fanout-width <n>',
       'fanout to so many workers at most; 0: to all (TASK_FANOUT_WIDTH, default 0)',
-      Number,
+      toWidth,
     )
+}
+
+function toWidth(text: string): number {
+  if (/^\d+$/.test(text) && Number(text) <= 1000) return Number(text)
+  throw new InvalidArgumentError('It must be a whole number from 0 to 1000.')
 }

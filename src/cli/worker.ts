@@ -2,6 +2,7 @@
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
+import type { Duration } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { Handler } from '../job/task.ts'
 import { createWorker } from '../worker/create-worker.ts'
@@ -17,6 +18,7 @@ interface Options extends DatabaseOptions {
   maxConcurrentTasks?: number
   claimBatchSize?: number
   pollIntervalMs?: number
+  lease?: string
 }
 
 export function addWorkerCommand(program: Command): void {
@@ -39,13 +41,18 @@ export function addWorkerCommand(program: Command): void {
       'fall-back interval of an idle worker (POLL_INTERVAL_MS, default 100)',
       Number,
     )
+    .option(
+      '--lease <duration>',
+      'without a sign of life for so long its jobs go to others, such as 2s (default 15s)',
+    )
   addRedisOption(addDatabaseOptions(command)).action(
-    async (module: string, { databaseUrl, redisUrl, ...options }: Options) => {
+    async (module: string, { databaseUrl, redisUrl, lease, ...options }: Options) => {
       const postgres = requireDatabaseUrl({ ...options, ...(databaseUrl ? { databaseUrl } : {}) })
       const worker = createWorker({
         ...options,
         postgres,
         ...(redisUrl ? { redis: redisUrl } : {}),
+        ...(lease ? { lease: lease as Duration } : {}),
         handlers: await loadHandlers(module),
       })
       const { id } = await worker.start()

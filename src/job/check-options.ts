@@ -34,6 +34,11 @@ export function checkWhole(
   )
 }
 
+export function checkOneOf(code: ErrorCode, what: string, value: unknown, known: readonly string[]): void {
+  if (known.includes(value as string)) return
+  throw new LongshoreError(code, `${what} must be one of ${known.join(', ')}; got ${shown(value)}`)
+}
+
 /** A list with something in it. */
 export function checkList<T>(code: ErrorCode, what: string, value: readonly T[], most: number): readonly T[] {
   if (Array.isArray(value) && value.length >= 1 && value.length <= most) return value

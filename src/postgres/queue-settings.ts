@@ -1,6 +1,7 @@
 /** How the jobs of a queue are spread over workers, as far as it is set for the queue itself. */
-import { checkWhole } from '../job/check-options.ts'
+import { checkOneOf, checkOptions, checkWhole } from '../job/check-options.ts'
 import { checkLabel } from '../job/task.ts'
+import { BALANCE_STRATEGIES, SCHEDULE_MODES } from '../runtime/config.ts'
 import { type DeploymentOptions, withPool } from './once.ts'
 import { type QueueSettings, readQueues } from './relay-reads.ts'
 import { inSchema } from './schema-name.ts'
@@ -24,8 +25,11 @@ export async function setQueue(
   options: DeploymentOptions,
 ): Promise<void> {
   const name = checkLabel('queue', queue)
-  if (change.width !== undefined && change.width !== null)
-    checkWhole('CONFIG_INVALID', 'fanoutWidth', change.width, 1, 1000)
+  checkOptions('CONFIG_INVALID', 'setQueue', change, ['mode', 'strategy', 'width'])
+  const { mode, strategy, width } = change
+  if (isGiven(mode)) checkOneOf('CONFIG_INVALID', 'mode', mode, SCHEDULE_MODES)
+  if (isGiven(strategy)) checkOneOf('CONFIG_INVALID', 'strategy', strategy, BALANCE_STRATEGIES)
+  if (isGiven(width)) checkWhole('CONFIG_INVALID', 'width', width, 1, 1000)
   await withPool(options, async (pool, schema) => {
     await pool.query(
       inSchema(
@@ -38,13 +42,15 @@ export async function setQueue(
       ),
       [
         name,
-        change.mode ?? null,
-        change.strategy ?? null,
-        change.width ?? null,
-        'mode' in change,
-        'strategy' in change,
-        'width' in change,
+        mode ?? null,
+        strategy ?? null,
+        width ?? null,
+        mode !== undefined,
+        strategy !== undefined,
+        width !== undefined,
       ],
     )
   })
 }
+
+const isGiven = (value: unknown) => value !== undefined && value !== null

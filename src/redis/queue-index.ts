@@ -116,7 +116,10 @@ export interface QueueIndex {
     spread: Spread,
     sizes: { depth: number; window: number },
   ): Promise<{ code: 'OK'; before: string } | { code: 'FENCED'; epoch: string }>
-  adopt(step: Step): Promise<{ code: 'OK' | 'LOST' | 'FENCED'; seq: number; epoch: string }>
+  adopt(
+    step: Step,
+    sizes: { depth: number; window: number },
+  ): Promise<{ code: 'OK' | 'LOST' | 'FENCED'; seq: number; epoch: string }>
   beat(step: Step, queue: string, overdueMs: number): Promise<Beat>
   setMode(step: Step, spread: Spread): Promise<StepCode>
   lanePage(
@@ -226,8 +229,8 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
         ? { code, before: String(other) }
         : { code: 'FENCED' as const, epoch: String(other) }
     },
-    async adopt(step) {
-      const [code, seq, epoch] = await run('adopt', stepArgs(step))
+    async adopt(step, { depth, window }) {
+      const [code, seq, epoch] = await run('adopt', { ...stepArgs(step), depth, window })
       return { code: code as 'OK' | 'LOST' | 'FENCED', seq: Number(seq), epoch: String(epoch) }
     },
     async beat(step, name, overdueMs) {

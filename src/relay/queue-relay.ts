@@ -176,11 +176,16 @@ export function createQueueRelay(options: {
   const adopt = async (): Promise<boolean> => {
     const known = await readRelayed(pool, schema, name)
     if (!known) return false
-    const adopted = await index.adopt({ epoch: options.epoch(), ...known })
+    const adopted = await index.adopt({ epoch: options.epoch(), ...known }, options.sizes)
     if (adopted.code === 'FENCED') throw new FencedError(adopted.epoch)
     if (adopted.code === 'LOST') return false
-    generation = known.generation
-    seq = adopted.seq
+    // Whoever led before may have spread jobs by another rule.
+    const step = { epoch: options.epoch(), generation: known.generation, seq: adopted.seq + 1 }
+    const code = await index.setMode(step, spread)
+    if (code === 'FENCED') throw new FencedError('')
+    if (code === 'LOST') return false
+    generation = step.generation
+    seq = step.seq
     lowLanes.clear()
     bounds.clear()
     isRebuilding = false

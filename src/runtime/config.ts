@@ -28,11 +28,14 @@ export function readWorkerSettings(
   throw new LongshoreError('CONFIG_INVALID', `these worker settings are wrong: ${problems.join('; ')}`)
 }
 
+export const SCHEDULE_MODES = ['fanout', 'balanced'] as const
+export const BALANCE_STRATEGIES = ['least-queue', 'round-robin', 'random'] as const
+
 const scheduleSettings = z.object({
   /** `fanout`: a ready job is copied to every worker that may run it; `balanced`: to one. */
-  scheduleMode: z.enum(['fanout', 'balanced']).default('fanout'),
+  scheduleMode: z.enum(SCHEDULE_MODES).default('fanout'),
   /** To which one: that with the fewest jobs queued and running, one after another, or any. */
-  balanceStrategy: z.enum(['least-queue', 'round-robin', 'random']).default('least-queue'),
+  balanceStrategy: z.enum(BALANCE_STRATEGIES).default('least-queue'),
   /** To how many workers fanout copies at most, by the strategy; 0: to all that may run it. */
   fanoutWidth: z.coerce.number().int().min(0).max(1000).default(0),
 })

@@ -1,15 +1,17 @@
 /** Owns the HTTP endpoint that Prometheus scrapes. On loopback unless told otherwise. */
 import { once } from 'node:events'
 import { createServer } from 'node:http'
+import { checkWhole } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 
 export interface MetricsServer {
-  readonly port: number
+  readonly url: string
   close(): Promise<void>
 }
 
 /** `render`: the text of all metrics, as of now. */
 export async function serveMetrics(options: {
+  /** 0: any that is free. */
   port: number
   /** Default: loopback only. */
   host?: string
@@ -26,7 +28,9 @@ export async function serveMetrics(options: {
       () => response.writeHead(500).end('the metrics could not be collected\n'),
     )
   })
-  server.listen(options.port, options.host ?? '127.0.0.1')
+  checkWhole('CONFIG_INVALID', 'the port of the metrics', options.port, 0, 65_535)
+  const host = options.host ?? '127.0.0.1'
+  server.listen(options.port, host)
   await once(server, 'listening').catch(error => {
     throw new LongshoreError(
       'CONFIG_INVALID',
@@ -35,8 +39,9 @@ export async function serveMetrics(options: {
     )
   })
   const address = server.address()
+  const port = typeof address === 'object' && address ? address.port : options.port
   return {
-    port: typeof address === 'object' && address ? address.port : options.port,
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${port}/metrics`,
     async close() {
       server.close()
       server.closeAllConnections()

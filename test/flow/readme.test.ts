@@ -35,7 +35,7 @@ describe('the README', () => {
   it('has a demo that ends by itself with a clean audit', async () => {
     const { code, output } = await run(['examples/demo/main.ts'], {})
     expect(output).not.toContain('✗')
-    expect(output.match(/✓/g)).toHaveLength(8)
+    expect(output.match(/✓/g)).toHaveLength(14)
     expect(code).toBe(0)
   }, 90_000)
 })

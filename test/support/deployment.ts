@@ -34,17 +34,20 @@ export interface Deployment {
   skipAudit(because: string): void
 }
 
-/** `audit: false` for files that damage the tables on purpose; say why. */
+/**
+ * `audit: false` for files that damage the tables on purpose; say why. `redis`: jobs go that way whatever the run of the tests
+ * says.
+ */
 export function useDeployment(
   database: TestDatabase,
-  options: { audit: true } | { audit: false; because: string } = { audit: true },
+  options: ({ audit?: true } | { audit: false; because: string }) & { redis?: string } = {},
 ): Deployment {
   const producers: Producer[] = []
   const workers: Worker[] = []
   const relays: Relay[] = []
-  const redis = inject('dispatch') === 'redis' ? inject('redisUrl') : undefined
+  const redis = options.redis ?? (inject('dispatch') === 'redis' ? inject('redisUrl') : undefined)
   const journal = createJournal(database)
-  let isAudited = options.audit
+  let isAudited = options.audit ?? true
 
   beforeAll(() => journal.install())
 
@@ -59,7 +62,7 @@ export function useDeployment(
     const violations = isAudited ? [...(await audit(db)), ...(await journal.auditJournal())] : []
     if (isAudited && redis && relays.length > 0) violations.push(...(await auditDispatch(db, { redis })))
     await Promise.all(relays.splice(0).map(relay => relay.stop()))
-    isAudited = options.audit
+    isAudited = options.audit ?? true
     await database.rows(
       `truncate longshore.jobs, longshore.finished_jobs, longshore.workers, longshore.awaited, longshore.tasks,
          longshore.limits, longshore.slot_groups, longshore.lane_heads, longshore.lanes, longshore.outbox,
