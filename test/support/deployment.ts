@@ -27,23 +27,34 @@ export interface Deployment {
   readonly redis: string | undefined
   /** The one that keeps Redis in step, started where there is none yet. Stopped after the test. */
   relay(options?: RelayOptions): Promise<Relay>
+  /** Before a worker begins: a relay, unless the test brings its own. */
+  needRelay(): Promise<void>
   /** Every run so far, in the order of their claims. */
   runs(): Promise<JournalRun[]>
   /** This test damages the tables on purpose: no audit after it. */
   skipAudit(because: string): void
 }
 
-/** `audit: false` for files that damage the tables on purpose; say why. */
-export function useDeployment(
-  database: TestDatabase,
-  options: { audit: true } | { audit: false; because: string } = { audit: true },
-): Deployment {
+export type DeploymentOptions = (
+  | { audit?: true }
+  /** For files that damage the tables on purpose; say why. */
+  | { audit: false; because: string }
+) & {
+  /** Jobs go through this one, in every run of the tests. */
+  redis?: { readonly url: string }
+  /** The test starts relays itself. */
+  bringsRelays?: boolean
+}
+
+export function useDeployment(database: TestDatabase, options: DeploymentOptions = {}): Deployment {
   const producers: Producer[] = []
   const workers: Worker[] = []
   const relays: Relay[] = []
-  const redis = inject('dispatch') === 'redis' ? inject('redisUrl') : undefined
+  const whereRedis = () =>
+    options.redis?.url ?? (inject('dispatch') === 'redis' ? inject('redisUrl') : undefined)
   const journal = createJournal(database)
-  let isAudited = options.audit
+  const isToAudit = options.audit ?? true
+  let isAudited = isToAudit
 
   beforeAll(() => journal.install())
 
@@ -57,7 +68,7 @@ export function useDeployment(
       query: async (text: string, values?: unknown[]) => ({ rows: await database.rows(text, values) }),
     }
     const violations = isAudited ? [...(await audit(db)), ...(await journal.auditJournal())] : []
-    isAudited = options.audit
+    isAudited = isToAudit
     await database.rows(
       `truncate longshore.jobs, longshore.finished_jobs, longshore.workers, longshore.awaited, longshore.tasks,
          longshore.limits, longshore.slot_groups, longshore.lane_heads, longshore.lanes, longshore.outbox,
@@ -75,14 +86,22 @@ export function useDeployment(
 
   const relay = async (options: RelayOptions = {}) => {
     if (relays[0]) return relays[0]
+    const redis = whereRedis()
     const started = createRelay({ postgres: database.url, ...(redis ? { redis } : {}), ...options })
     relays.push(started)
     await started.start()
     return started
   }
 
+  const needRelay = async () => {
+    if (whereRedis() && !options.bringsRelays) await relay()
+  }
+
   return {
-    redis,
+    needRelay,
+    get redis() {
+      return whereRedis()
+    },
     relay,
     producer(options = {}) {
       const producer = createProducer({ postgres: database.url, ...options })
@@ -90,7 +109,8 @@ export function useDeployment(
       return producer
     },
     async worker(options) {
-      if (redis) await relay()
+      const redis = whereRedis()
+      await needRelay()
       const worker = createWorker({
         postgres: database.url,
         abortGrace: 50,
