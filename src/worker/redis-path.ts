@@ -127,7 +127,14 @@ export function createRedisPath(options: {
     queue.generation = text.slice(0, space)
     queue.heardAt = performance.now()
     if (queue.registered === queue.generation) return review()
-    register(queue).then(review, error => logger.info({ err: error }, 'could not register in Redis'))
+    register(queue).then(
+      () => {
+        review()
+        // A generation that begins within a moment leaves the way open: nobody would ring before a first take.
+        if (isOpen) options.onBell()
+      },
+      error => logger.info({ err: error }, 'could not register in Redis'),
+    )
   }
   store
     .subscribe([beatChannel(deployment), bellChannel(deployment, workerId)], hear)

@@ -72,3 +72,27 @@ describe.each(faults)('Redis emptied $name in the middle of a drain', ({ empty }
     expect(slots).toEqual({ used: 0 })
   })
 })
+
+describe('Redis emptied while nobody has anything to do', () => {
+  it('[X2] [S10] workers are woken by the next job in the new generation', async () => {
+    const done = counter()
+    const workers = await Promise.all(
+      numbers(2).map(() => deployment.worker({ handlers: [limited.handle(() => done.add())] })),
+    )
+    const producer = deployment.producer({ tasks: [limited] })
+    for (let round = 1; round <= 3; round++) {
+      const before = (await redis.root(database))?.generation
+      await redis.command('FLUSHALL')
+      await eventually('there is another generation', async () => {
+        const now = (await redis.root(database))?.generation
+        return now !== undefined && now !== before
+      })
+      await eventually('all know it', async () => {
+        const known = await redis.command('HLEN', await redis.key(database, 'workers'))
+        return known === workers.length && workers.every(worker => worker.path === 'redis')
+      })
+      await producer.enqueue(limited, round)
+      await done.reached(round)
+    }
+  })
+})

@@ -22,6 +22,7 @@ export interface TestRedis {
   command(name: string, ...args: string[]): Promise<unknown>
   /** Of the queue `default`; undefined while Redis knows nothing of it. */
   root(database: TestDatabase): Promise<Root | undefined>
+  rootKey(database: TestDatabase): Promise<string>
   /** A key of the queue `default` in the generation that is there. */
   key(database: TestDatabase, name: string): Promise<string>
 }
@@ -74,6 +75,7 @@ export function useRedis(options: { settings?: readonly string[] } = {}): TestRe
     },
     command,
     root,
+    rootKey: rootOf,
     async key(database, name) {
       return `${await rootOf(database)}:${(await root(database))?.generation}:${name}`
     },
