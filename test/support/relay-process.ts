@@ -8,6 +8,8 @@ import { spawnScript } from './spawn-cli.ts'
 export interface RelayProcess {
   /** Resolves when it leads for the first time. */
   leads(): Promise<void>
+  /** Resolves when it has led and leads no more. */
+  leadsNoMore(): Promise<void>
   /** SIGKILL. Resolves when it is gone. */
   kill(): Promise<void>
   /** SIGSTOP. */
@@ -33,6 +35,7 @@ export function useRelayProcesses(database: TestDatabase, deployment: Deployment
     )
     const relay = {
       leads: () => says('leads.\n'),
+      leadsNoMore: () => says('leads no more.\n'),
       async kill() {
         child.kill('SIGKILL')
         await ended
