@@ -1,4 +1,7 @@
-/** A TCP proxy in front of a store that can lose a reply: the server has done its work, the client never learns. */
+/**
+ * A TCP proxy in front of a store that can lose a reply (the server has done its work, the client never learns), hold
+ * everything back as a broken network does, and lead somewhere else.
+ */
 
 import { once } from 'node:events'
 import { createServer, connect as dial, type Server, type Socket } from 'node:net'
@@ -14,11 +17,18 @@ export interface CuttingProxy {
   loseReplyTo(text: string, after?: string): Promise<void>
   /** The same, but the request never reaches the server. */
   loseRequest(text: string, after?: string): Promise<void>
+  /** From now on nothing arrives, in either direction; connections stay open, and new ones get no answer. */
+  holdAll(): void
+  /** Everything flows again, also what was held back. */
+  letFlow(): void
+  /** Cut all connections; new ones lead to this server. */
+  leadTo(targetUrl: string): void
   close(): Promise<void>
 }
 
 export async function startCuttingProxy(targetUrl: string): Promise<CuttingProxy> {
-  const target = new URL(targetUrl)
+  let target = new URL(targetUrl)
+  let isHeld = false
   const sockets = new Set<Socket>()
   let watched: { text: string; after: string; isForwarded: boolean; onCut: () => void } | undefined
 
@@ -30,6 +40,8 @@ export async function startCuttingProxy(targetUrl: string): Promise<CuttingProxy
       sockets.add(socket)
       socket.on('close', () => sockets.delete(socket))
     }
+    // A socket that is paused before it is read from stays so.
+    if (isHeld) for (const socket of [client, upstream]) socket.pause()
     client.on('error', () => upstream.destroy())
     upstream.on('error', () => client.destroy())
     client.on('close', () => upstream.destroy())
@@ -72,6 +84,18 @@ export async function startCuttingProxy(targetUrl: string): Promise<CuttingProxy
       new Promise(resolve => {
         watched = { text, after, isForwarded: false, onCut: resolve }
       }),
+    holdAll() {
+      isHeld = true
+      for (const socket of sockets) socket.pause()
+    },
+    letFlow() {
+      isHeld = false
+      for (const socket of sockets) socket.resume()
+    },
+    leadTo(url) {
+      target = new URL(url)
+      for (const socket of sockets) socket.destroy()
+    },
     async close() {
       for (const socket of sockets) socket.destroy()
       server.close()

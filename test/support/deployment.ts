@@ -28,26 +28,37 @@ export interface Deployment {
   readonly redis: string | undefined
   /** The one that keeps Redis in step, started where there is none yet. Stopped after the test. */
   relay(options?: RelayOptions): Promise<Relay>
+  /** Before a worker begins: a relay, unless the test brings its own. */
+  needRelay(): Promise<void>
   /** Every run so far, in the order of their claims. */
   runs(): Promise<JournalRun[]>
   /** This test damages the tables on purpose: no audit after it. */
   skipAudit(because: string): void
 }
 
-/**
- * `audit: false` for files that damage the tables on purpose; say why. `redis`: jobs go that way whatever the run of the tests
- * says.
- */
-export function useDeployment(
-  database: TestDatabase,
-  options: ({ audit?: true } | { audit: false; because: string }) & { redis?: string } = {},
-): Deployment {
+export type DeploymentOptions = (
+  | { audit?: true }
+  /** For files that damage the tables on purpose; say why. */
+  | { audit: false; because: string }
+) & {
+  /** Jobs go through this one, in every run of the tests. */
+  redis?: string | { readonly url: string }
+  /** The test starts relays itself. */
+  bringsRelays?: boolean
+}
+
+export function useDeployment(database: TestDatabase, options: DeploymentOptions = {}): Deployment {
   const producers: Producer[] = []
   const workers: Worker[] = []
   const relays: Relay[] = []
-  const redis = options.redis ?? (inject('dispatch') === 'redis' ? inject('redisUrl') : undefined)
+  const whereRedis = () => {
+    const { redis } = options
+    if (redis !== undefined) return typeof redis === 'string' ? redis : redis.url
+    return inject('dispatch') === 'redis' ? inject('redisUrl') : undefined
+  }
   const journal = createJournal(database)
-  let isAudited = options.audit ?? true
+  const isToAudit = options.audit ?? true
+  let isAudited = isToAudit
 
   beforeAll(() => journal.install())
 
@@ -60,9 +71,10 @@ export function useDeployment(
       query: async (text: string, values?: unknown[]) => ({ rows: await database.rows(text, values) }),
     }
     const violations = isAudited ? [...(await audit(db)), ...(await journal.auditJournal())] : []
+    const redis = whereRedis()
     if (isAudited && redis && relays.length > 0) violations.push(...(await auditDispatch(db, { redis })))
     await Promise.all(relays.splice(0).map(relay => relay.stop()))
-    isAudited = options.audit ?? true
+    isAudited = isToAudit
     await database.rows(
       `truncate longshore.jobs, longshore.finished_jobs, longshore.workers, longshore.awaited, longshore.tasks,
          longshore.limits, longshore.slot_groups, longshore.lane_heads, longshore.lanes, longshore.outbox,
@@ -80,14 +92,22 @@ export function useDeployment(
 
   const relay = async (options: RelayOptions = {}) => {
     if (relays[0]) return relays[0]
+    const redis = whereRedis()
     const started = createRelay({ postgres: database.url, ...(redis ? { redis } : {}), ...options })
     relays.push(started)
     await started.start()
     return started
   }
 
+  const needRelay = async () => {
+    if (whereRedis() && !options.bringsRelays) await relay()
+  }
+
   return {
-    redis,
+    needRelay,
+    get redis() {
+      return whereRedis()
+    },
     relay,
     producer(options = {}) {
       const producer = createProducer({ postgres: database.url, ...options })
@@ -95,7 +115,8 @@ export function useDeployment(
       return producer
     },
     async worker(options) {
-      if (redis) await relay()
+      const redis = whereRedis()
+      await needRelay()
       const worker = createWorker({
         postgres: database.url,
         abortGrace: 50,

@@ -41,6 +41,7 @@ export async function eventually(
   const end = performance.now() + withinMs
   while (!(await ask())) {
     if (performance.now() > end) throw new Error(`it did not become true within ${withinMs} ms: ${what}`)
-    await new Promise(resolve => setImmediate(resolve))
+    // Whoever is waited for may need this very core.
+    await new Promise(resolve => setTimeout(resolve, 2))
   }
 }

@@ -30,10 +30,12 @@ const worker = createWorker({
 })
 const { id } = await worker.start()
 process.stdout.write(`running ${id}.\n`)
-const look = setInterval(() => {
-  if (worker.path !== 'redis') return
-  clearInterval(look)
-  process.stdout.write('through redis\n')
+let path = worker.path
+if (path === 'redis') process.stdout.write('through redis\n')
+setInterval(() => {
+  if (worker.path === path) return
+  path = worker.path
+  process.stdout.write(path === 'redis' ? 'through redis\n' : 'direct\n')
 }, 10).unref()
 await once(process, 'SIGTERM')
 await worker.stop()

@@ -9,6 +9,8 @@ export interface WorkerProcess {
   /** The id of its first life. */
   readonly id: number
   readonly ended: Promise<unknown>
+  /** Where its jobs come from. */
+  readonly path: 'redis' | 'direct'
   /** SIGKILL. Resolves when it is gone. */
   kill(): Promise<void>
   /** SIGSTOP. */
@@ -19,7 +21,10 @@ export interface WorkerProcess {
   release(): void
 }
 
-type ProcessOptions = Pick<WorkerOptions, 'lease' | 'name' | 'maxConcurrentTasks' | 'claimBatchSize'>
+type ProcessOptions = Pick<WorkerOptions, 'lease' | 'name' | 'maxConcurrentTasks' | 'claimBatchSize'> & {
+  postgres?: string
+  redis?: string
+}
 
 /** Call after `useDeployment`: then the processes end before the audit. */
 export function useWorkerProcesses(database: TestDatabase, deployment: Deployment) {
@@ -29,15 +34,18 @@ export function useWorkerProcesses(database: TestDatabase, deployment: Deploymen
   })
 
   return async function startProcess(options: ProcessOptions = {}): Promise<WorkerProcess> {
-    if (deployment.redis) await deployment.relay()
+    await deployment.needRelay()
     const { child, says, ended, said } = spawnScript(
       'test/support/task-worker.ts',
       [JSON.stringify({ postgres: database.url, redis: deployment.redis, ...options })],
       { LONGSHORE_LOG_LEVEL: 'silent' },
     )
-    const process = {
+    const process: WorkerProcess & { id: number } = {
       id: 0,
       ended,
+      get path() {
+        return said().lastIndexOf('through redis\n') > said().lastIndexOf('direct\n') ? 'redis' : 'direct'
+      },
       async kill() {
         child.kill('SIGKILL')
         await ended
@@ -52,6 +60,7 @@ export function useWorkerProcesses(database: TestDatabase, deployment: Deploymen
       // Some are made to die at once.
       await says('through redis\n').catch(() => ended)
     }
-    return Object.assign(process, { id: Number(/running (\d+)\./.exec(said())?.[1]) })
+    process.id = Number(/running (\d+)\./.exec(said())?.[1])
+    return process
   }
 }

@@ -1,0 +1,46 @@
+import { expect, it } from 'vitest'
+import { defineTask } from '../../src/index.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { useRedis } from '../support/own-redis.ts'
+import { counter, eventually } from '../support/signals.ts'
+
+const database = useDatabase()
+const redis = useRedis()
+const deployment = useDeployment(database, { redis })
+
+const task = defineTask<number>({ name: 'anything' })
+
+it('[S10] a bell that nobody heard is found without a person, also by the only worker there is', async () => {
+  const done = counter()
+  const worker = await deployment.worker({ handlers: [task.handle(() => done.add())] })
+  const producer = deployment.producer({ tasks: [task], redis: redis.url })
+  await producer.enqueue(task, 0)
+  await done.reached(1)
+  for (let round = 2; round <= 6; round++) {
+    await eventually('it waits to be rung', async () => {
+      const idle = await redis.command('ZCARD', await redis.key(database, 'idle'))
+      return idle === 1 && worker.path === 'redis'
+    })
+    // Either the bell or the connection that it came on is lost.
+    const cut = redis.command('CLIENT', 'KILL', 'TYPE', 'pubsub')
+    await Promise.all([cut, producer.enqueue(task, round)])
+    await done.reached(round)
+  }
+  expect(await deployment.runs()).toHaveLength(6)
+})
+
+it('[S10] a bell that was swallowed on the way is found, though every connection is well', async () => {
+  const done = counter()
+  const worker = await deployment.worker({ handlers: [task.handle(() => done.add())] })
+  const producer = deployment.producer({ tasks: [task] })
+  await producer.enqueue(task, 0)
+  await done.reached(1)
+  const idle = await redis.key(database, 'idle')
+  await eventually('it waits to be rung', async () => (await redis.command('ZCARD', idle)) === 1)
+  // As `ring` does it, without the bell.
+  await redis.command('DEL', idle)
+  await producer.enqueue(task, 1)
+  await done.reached(2)
+  expect(worker.path).toBe('redis')
+})

@@ -1,0 +1,113 @@
+import { describe, expect, it } from 'vitest'
+import { defineTask, type Worker } from '../../src/index.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { useRedis } from '../support/own-redis.ts'
+import { noops } from '../support/process-tasks.ts'
+import { counter, eventually } from '../support/signals.ts'
+import { weakened } from '../support/weaken.ts'
+import { useWorkerProcesses } from '../support/worker-process.ts'
+
+const database = useDatabase()
+const redis = useRedis()
+const deployment = useDeployment(database, { redis })
+const startProcess = useWorkerProcesses(database, deployment)
+
+const [noop] = noops
+if (!noop) throw new Error('there is no task')
+const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
+const allGo = (path: Worker['path'], workers: readonly Pick<Worker, 'path'>[]) =>
+  eventually(`all go ${path}`, async () => workers.every(worker => worker.path === path), 30_000)
+
+const allEnd = () =>
+  eventually(
+    'nothing is unfinished',
+    async () => (await database.rows('select from longshore.jobs limit 1')).length === 0,
+    30_000,
+  )
+
+const faults = [
+  {
+    name: 'is killed',
+    begin: () => redis.server.kill(),
+    end: () => redis.server.restart(),
+  },
+  {
+    name: 'is cut off without a word',
+    begin: async () => redis.proxy.holdAll(),
+    end: async () => redis.proxy.letFlow(),
+  },
+]
+
+describe.each(faults)('Redis $name', fault => {
+  it('[X3] [X2] [S10] workers go direct by themselves, what is enqueued meanwhile runs, and they come back', async () => {
+    const producer = deployment.producer({ tasks: [noop], redis: redis.url })
+    await deployment.relay()
+    const workers = await Promise.all([
+      startProcess(),
+      startProcess(),
+      deployment.worker({ handlers: [noop.handle(() => undefined)] }),
+    ])
+    const refs = await producer.enqueueMany(noop, numbers(200))
+    await fault.begin()
+    // Some of these were in Redis when it went, some come while nobody has noticed yet.
+    refs.push(...(await producer.enqueueMany(noop, numbers(200))))
+    refs.push(await producer.enqueue(noop, 0))
+    await allGo('direct', workers)
+    refs.push(...(await producer.enqueueMany(noop, numbers(200))))
+    await allEnd()
+
+    await fault.end()
+    await allGo('redis', workers)
+    const later = await producer.enqueueMany(noop, numbers(100))
+    await allEnd()
+
+    const runs = await deployment.runs()
+    expect(runs.map(run => run.jobId).sort()).toEqual([...refs, ...later].map(ref => ref.id as string).sort())
+    expect(runs.filter(run => run.wentTo !== 'ended')).toEqual([])
+  })
+})
+
+describe('while Redis is away', () => {
+  const WORKERS = 20
+  it('[X3] idle workers do not storm Postgres: they say that they listen, and wait to be rung', async () => {
+    const task = defineTask<number>({ name: 'quiet' })
+    const done = counter()
+    await database.rows('create sequence if not exists journal.claims')
+    const claims = async () =>
+      Number((await database.rows<{ n: string }>("select nextval('journal.claims') as n"))[0]?.n)
+    const count = {
+      name: 'settle_and_claim',
+      remove: '\nbegin\n',
+      replacement: "\nbegin\n  perform nextval('journal.claims');\n",
+    }
+    await weakened(database, [count], async () => {
+      const workers = await Promise.all(
+        numbers(WORKERS).map(() =>
+          deployment.worker({ handlers: [task.handle(() => done.add())], maxConcurrentTasks: 1 }),
+        ),
+      )
+      const producer = deployment.producer({ tasks: [task] })
+      const first = await claims()
+      await redis.server.kill()
+      await allGo('direct', workers)
+      await eventually('all of them listen', async () => {
+        const rows = await database.rows('select from longshore.workers where listening')
+        return rows.length === WORKERS
+      })
+      // Each looks when it goes direct and when it says that it listens, and once more after that.
+      const going = (await claims()) - first
+      expect(going).toBeLessThanOrEqual(WORKERS * 20)
+
+      const before = await claims()
+      for (const n of numbers(10)) {
+        await producer.enqueue(task, n)
+        await done.reached(n + 1)
+      }
+      // A job wakes one of them, not all.
+      expect((await claims()) - before).toBeLessThanOrEqual(10 * 10 + WORKERS * 3)
+      await redis.server.restart()
+      await allGo('redis', workers)
+    })
+  })
+})

@@ -1,0 +1,87 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { defineTask } from '../../src/index.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { useRedis } from '../support/own-redis.ts'
+import { counter, eventually } from '../support/signals.ts'
+
+const database = useDatabase()
+const redis = useRedis()
+afterEach(async () => {
+  wake()
+  await redis.command('CONFIG', 'SET', 'maxmemory', '0')
+})
+/** It still has its connections, and does nothing. */
+const freeze = () => process.kill(Number(redis.server.pid), 'SIGSTOP')
+const wake = () => process.kill(Number(redis.server.pid), 'SIGCONT')
+const deployment = useDeployment(database, { redis })
+
+const task = defineTask<number>({ name: 'anything' })
+const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
+const allEnd = () =>
+  eventually(
+    'nothing is unfinished',
+    async () => (await database.rows('select from longshore.jobs limit 1')).length === 0,
+    30_000,
+  )
+
+describe('Redis', () => {
+  it('[X2] [S10] out of memory: jobs run all the same, none is lost, and it heals when there is room', async () => {
+    const done = counter()
+    const worker = await deployment.worker({ handlers: [task.handle(() => done.add())] })
+    const producer = deployment.producer({ tasks: [task], redis: redis.url })
+    await producer.enqueueMany(task, numbers(100))
+    await done.reached(100)
+    await redis.command('CONFIG', 'SET', 'maxmemory', '1')
+    await producer.enqueueMany(task, numbers(500))
+    await done.reached(600)
+    await eventually('jobs come straight from Postgres', async () => worker.path === 'direct')
+    for (const n of numbers(20)) {
+      await producer.enqueue(task, n)
+      await done.reached(601 + n)
+    }
+    await redis.command('CONFIG', 'SET', 'maxmemory', '0')
+    await eventually('jobs come through Redis again', async () => worker.path === 'redis')
+    await producer.enqueueMany(task, numbers(100))
+    await done.reached(720)
+    await allEnd()
+    expect(await deployment.runs()).toHaveLength(720)
+  })
+
+  it('[S10] forgets its scripts: they are loaded again, and nobody leaves the way', async () => {
+    const done = counter()
+    const worker = await deployment.worker({ handlers: [task.handle(() => done.add())] })
+    const producer = deployment.producer({ tasks: [task], redis: redis.url })
+    const generation = (await redis.root(database))?.generation
+    let hasLeft = false
+    for (let round = 1; round <= 10; round++) {
+      await redis.command('SCRIPT', 'FLUSH')
+      await producer.enqueueMany(task, numbers(50))
+      await done.reached(50 * round)
+      hasLeft ||= worker.path !== 'redis'
+    }
+    await allEnd()
+    expect(hasLeft).toBe(false)
+    expect((await redis.root(database))?.generation).toBe(generation)
+    expect(await deployment.runs()).toHaveLength(500)
+  })
+
+  it('[X3] answers nobody for seconds: workers go direct meanwhile, and come back', async () => {
+    const done = counter()
+    const worker = await deployment.worker({ handlers: [task.handle(() => done.add())] })
+    const producer = deployment.producer({ tasks: [task], redis: redis.url })
+    await producer.enqueueMany(task, numbers(100))
+    freeze()
+    await producer.enqueueMany(task, numbers(500))
+    await done.reached(600)
+    await eventually('jobs come straight from Postgres', async () => worker.path === 'direct')
+    await producer.enqueueMany(task, numbers(100))
+    await done.reached(700)
+    wake()
+    await eventually('jobs come through Redis again', async () => worker.path === 'redis')
+    await producer.enqueue(task, 0)
+    await done.reached(701)
+    await allEnd()
+    expect(await deployment.runs()).toHaveLength(701)
+  })
+})

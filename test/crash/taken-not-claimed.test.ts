@@ -1,0 +1,88 @@
+import { describe, expect, it } from 'vitest'
+import { defineTask } from '../../src/index.ts'
+import { scriptNamed } from '../../src/redis/scripts.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { useRedis } from '../support/own-redis.ts'
+import { noops } from '../support/process-tasks.ts'
+import { counter, eventually } from '../support/signals.ts'
+import { pauseAt, weakened } from '../support/weaken.ts'
+import { useWorkerProcesses } from '../support/worker-process.ts'
+
+const database = useDatabase()
+const redis = useRedis()
+const deployment = useDeployment(database, { redis })
+const startProcess = useWorkerProcesses(database, deployment)
+
+const [noop] = noops
+if (!noop) throw new Error('there is no task')
+const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
+const size = async (name: string) => Number(await redis.command('HLEN', await redis.key(database, name)))
+
+describe('a job that was taken in Redis and not claimed in Postgres', () => {
+  it('[S10] [D8] because its worker was killed in between is offered again, no attempt and no rescue used', async () => {
+    const producer = deployment.producer({ tasks: [noop] })
+    const doomed = await startProcess({ lease: '2s' })
+    const blocker = await database.connect()
+    const pause = {
+      name: 'settle_and_claim',
+      remove: '\nbegin\n',
+      replacement: `\nbegin\n  ${pauseAt(4712)}\n`,
+    }
+    await weakened(database, [pause], async () => {
+      await blocker.query('select pg_advisory_lock(4712)')
+      await producer.enqueueMany(noop, numbers(5))
+      await eventually('it has taken them', async () => (await size('taken')) > 0)
+      await doomed.kill()
+      // Its claim would go on after the barrier.
+      await eventually('its last statement is gone', async () => {
+        const rows = await database.rows(
+          `select pg_terminate_backend(pid) from pg_stat_activity
+           where datname = current_database() and wait_event = 'advisory' and query like '%settle_and_claim%'`,
+        )
+        return rows.length === 0
+      })
+    })
+    await blocker.query('select pg_advisory_unlock(4712)')
+    expect(await database.rows("select from longshore.jobs where state = 'ready'")).toHaveLength(5)
+    const done = counter()
+    const heir = await deployment.worker({ handlers: [noop.handle(() => done.add())] })
+    await done.reached(5)
+    expect(heir.path).toBe('redis')
+    await eventually(
+      'all is settled',
+      async () => (await database.rows('select from longshore.jobs')).length === 0,
+    )
+    expect(
+      await database.rows('select distinct state, attempts, rescues from longshore.finished_jobs'),
+    ).toEqual([{ state: 'succeeded', attempts: 1, rescues: 0 }])
+    expect(await deployment.runs()).toHaveLength(5)
+    await eventually('Redis holds nothing of them', async () => {
+      return (await size('taken')) === 0 && (await size('jobs')) === 0
+    })
+  })
+
+  it('[S10] because the reply to the take was lost runs once, and Redis forgets that it was taken', async () => {
+    const task = defineTask<number>({ name: 'anything' })
+    const done = counter()
+    const worker = await deployment.worker({ handlers: [task.handle(() => done.add())] })
+    const producer = deployment.producer({ tasks: [task] })
+    await producer.enqueue(task, 0)
+    await done.reached(1)
+    const lost = redis.proxy.loseReplyTo(scriptNamed('take').sha)
+    await producer.enqueueMany(task, numbers(20))
+    await lost
+    await done.reached(21)
+    await eventually('jobs come through Redis again', async () => worker.path === 'redis')
+    await producer.enqueueMany(task, numbers(20))
+    await done.reached(41)
+    await eventually('Redis holds nothing of them', async () => {
+      return (await size('taken')) === 0 && (await size('jobs')) === 0
+    })
+    await eventually(
+      'all is settled',
+      async () => (await database.rows('select from longshore.jobs')).length === 0,
+    )
+    expect(await deployment.runs()).toHaveLength(41)
+  })
+})
