@@ -23,12 +23,13 @@ local refused = fence(arg.epoch, arg.generation, arg.seq)
 if refused then return { refused, 0, '', '' } end
 redis.call('SREM', prefix .. 'low', arg.lane)
 local lane = lane_of(arg.lane)
+local was_known = lane ~= nil
 if not lane then
   local kind = cjson.decode(arg.facts)
   kind.hasLimits = kind.hasLimits or arg.lane ~= arg.kind
   add_kind(arg.kind, kind)
   local key = prefix .. 'lane-facts:' .. arg.lane
-  redis.call('HSET', key, 'kind', arg.kind, 'bound-score', '-1', 'bound-id', '')
+  redis.call('HSET', key, 'kind', arg.kind)
   redis.call('SADD', prefix .. 'lanes', arg.lane)
   for _, limit in ipairs({ { 'limit', arg.limit, arg.free, arg.kind }, { 'key-limit', arg.keyLimit, arg.keyFree, arg.lane } }) do
     if limit[2] ~= '' then
@@ -39,6 +40,7 @@ if not lane then
   end
   lanes[arg.lane] = nil
   lane = lane_of(arg.lane)
+  set_lane_bound(lane, '-1', '')
 end
 if lane.bound_score ~= arg.fromScore or lane.bound_id ~= arg.fromId then
   -- A hint pushed the tail out meanwhile, or there is nothing left to read.
@@ -48,6 +50,10 @@ if lane.bound_score ~= arg.fromScore or lane.bound_id ~= arg.fromId then
 end
 set_lane_bound(lane, arg.boundScore ~= '' and arg.boundScore or nil, arg.boundId)
 for at = items, #ARGV, 3 do place(ARGV[at], arg.lane, ARGV[at + 1], ARGV[at + 2], 'relay') end
+-- Whoever is idle at the edge may go on, also with jobs of other lanes.
+if was_known then
+  while ring(lane.kind) do end
+end
 touched[arg.lane] = true
 finish()
 return { 'OK', bells, lane.bound_score or '', lane.bound_id or '' }

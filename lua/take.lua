@@ -2,16 +2,18 @@
 --- take: the best jobs that a worker may run, out of its lane and of every queue, in one step. First come the worker's own
 --- queue, which holds copies in order up to its bound, then its lanes; lanes under limits are merged in by their heads, as far
 --- as slots are free. The worker says what became of earlier ones, which slots its runs have freed, and how many it runs.
---- A worker that gets less than it wants is idle from here on, and is rung when there is something for it.
+--- Nothing is taken from beyond the edge, where one of its lanes goes on in Postgres. A worker that gets less than it wants is
+--- idle from here on, and is rung when there is something for it.
 --- @key root
 --- @arg generation  in which it registered
 --- @arg worker
---- @arg limit       how many at most
+--- @arg limit       how many at most; 0: only tells
 --- @arg running     how many it runs
 --- @arg freed       lane, count, lane, count, …: ended runs of lanes under limits, and jobs it took in vain
 --- @arg ending      lane, count, …: runs under limits that end with the very claim that follows; their slots are for it alone
 --- @items           ids that it took earlier and claimed, or found gone
---- @returns         {code, ids, lanes, lanes under limits among them, how many of `ending` were used in each}; code OK | LOST (another generation) | UNKNOWN (it is not registered)
+--- @returns         {code, ids, lanes, lanes under limits among them, how many of `ending` were used in each}; code OK | LOST
+---                  (another generation) | UNKNOWN (it is not registered)
 if not generation or generation ~= arg.generation then return { 'LOST' } end
 if redis.call('HEXISTS', prefix .. 'workers', arg.worker) == 0 then return { 'UNKNOWN' } end
 local limit = tonumber(arg.limit)
@@ -105,26 +107,38 @@ local function begin(key, lane, size)
   return true
 end
 
+-- Of `ending`, by lane: what is left, and what was used.
 local spare, spare_used = {}, {}
-each_count(arg.ending, function(number, count) spare[number] = count end)
+each_count(arg.ending, function(number, count)
+  local lane = lane_of(number)
+  if lane and not lane.is_plain and redis.call('SISMEMBER', prefix .. 'workers-of:' .. lane.kind, me.id) == 1 then
+    spare[number] = count
+  end
+end)
 
--- The first place at which one of its lanes goes on in Postgres: what lies behind is not taken before that is read in.
-local edge_score, edge_id
-local is_at_edge = false
+local function can_start(lane) return has_slots(lane) or (spare[lane.number] or 0) > 0 end
+
+-- The lanes of this worker that go on in Postgres, by where they do. What lies behind the first of them that can start a job is
+-- not taken before the relay has read on there: the next job in order may be in Postgres.
+local edges = {}
 if limit > 0 then
   for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'bounded')) do
     local lane = lane_of(number)
-    if lane and (not edge_score or before(lane.bound_score, lane.bound_id, edge_score, edge_id))
-      and redis.call('SISMEMBER', prefix .. 'workers-of:' .. lane.kind, me.id) == 1 and (has_slots(lane) or spare[number])
-    then
-      edge_score, edge_id = lane.bound_score, lane.bound_id
-    end
+    if redis.call('SISMEMBER', prefix .. 'workers-of:' .. lane.kind, me.id) == 1 then edges[#edges + 1] = lane end
   end
+  table.sort(edges, function(a, b) return before(b.bound_score, b.bound_id, a.bound_score, a.bound_id) end)
+end
+
+local function is_beyond_edge(cursor)
+  -- Slots only become fewer here: a lane that has none any more holds nothing up.
+  while edges[1] and not can_start(edges[#edges]) do edges[#edges] = nil end
+  local edge = edges[#edges]
+  return edge and not before(cursor.score, cursor.id, edge.bound_score, edge.bound_id)
 end
 
 local picked, is_picked = {}, {}
 local skipped = {}
-local is_queue_done, has_walked = false, false
+local is_queue_done, has_walked, is_at_edge = false, false, false
 
 local function pick(id)
   picked[#picked + 1] = id
@@ -138,15 +152,16 @@ if limit > 0 then
     local heads = redis.call('ZRANGE', prefix .. 'heads:' .. kind, 0, limit - 1)
     for _, head in ipairs(heads) do
       local lane = lane_at_head(head)
-      if has_slots(lane) or spare[lane.number] then
+      if can_start(lane) then
         has_begun[lane.number] = true
         begin(lane.home, lane, math.max(4, math.ceil(limit / #heads)))
       end
     end
   end)
+  -- Where a key has no slot, its lane is not among the heads.
   for number in pairs(spare) do
-    local lane = not has_begun[number] and lane_of(number)
-    if lane and redis.call('SISMEMBER', prefix .. 'workers-of:' .. lane.kind, me.id) == 1 then begin(lane.home, lane, limit) end
+    local lane = lane_of(number)
+    if not has_begun[number] then begin(lane.home, lane, limit) end
   end
 end
 
@@ -162,27 +177,26 @@ while #picked < limit do
       if lane then begin(lane.home, lane, math.max(4, math.ceil(1.5 * limit / kinds))) end
     end)
   end
-  local cursor = heap[1]
+  local cursor = pop()
   if not cursor then break end
-  if edge_score and not before(cursor.score, cursor.id, edge_score, edge_id) then
-    is_at_edge = true
-    break
-  end
-  pop()
   local id, lane = cursor.id, cursor.lane
   local goes_on = true
-  if not lane then
+  if lane and not lane.is_plain and not can_start(lane) then
+    goes_on = false
+  elseif is_beyond_edge(cursor) then
+    is_at_edge = true
+    if has_walked or width == 0 then break end
+    -- Its own copies are beyond; what others hold, or nobody, may not be.
+    heap, is_queue_done, goes_on = {}, true, false
+  elseif not lane then
     pick(id)
   elseif not lane.is_plain then
+    pick(id)
     if (spare[lane.number] or 0) > 0 then
-      pick(id)
       spare[lane.number] = spare[lane.number] - 1
       spare_used[lane.number] = (spare_used[lane.number] or 0) + 1
-    elseif has_slots(lane) then
-      pick(id)
-      add_slots_of(lane, -1)
     else
-      goes_on = false
+      add_slots_of(lane, -1)
     end
   elseif not is_picked[id] then
     if width > 0 and #skipped < 1000 and redis.call('HEXISTS', prefix .. 'held', id) == 1 then
@@ -232,18 +246,19 @@ if #picked > 0 then
   bulk('HSET', prefix .. 'taken', records)
 end
 
-if #picked < limit then
-  if not is_at_edge then
+if limit > 0 then
+  if #picked < limit and not is_at_edge then
     -- Everything that it may run has been looked at.
     if me.bound_score then set_worker_bound(me, nil) end
   elseif me.bound_score and redis.call('ZCARD', me.queue) == 0 then
+    -- It works through its lanes: copies would only be made to be taken back.
     set_worker_bound(me, '-1', '')
   end
-  redis.call('ZADD', prefix .. 'idle', 'NX', clock[1] * 1000000 + clock[2], me.id)
-elseif limit > 0 then
-  -- It works through its lanes: copies would only be made to be taken back.
-  if me.bound_score and redis.call('ZCARD', me.queue) == 0 then set_worker_bound(me, '-1', '') end
-  redis.call('ZREM', prefix .. 'idle', me.id)
+  if #picked < limit then
+    redis.call('ZADD', prefix .. 'idle', 'NX', clock[1] * 1000000 + clock[2], me.id)
+  else
+    redis.call('ZREM', prefix .. 'idle', me.id)
+  end
 end
 finish()
 local under, under_used, is_told = {}, {}, {}

@@ -58,6 +58,8 @@ export interface IndexSnapshot extends Spread {
   limits: Map<number, { free: number; turn: string; under: number[] }>
   /** Lanes in which the relay should read on. */
   low: number[]
+  /** Lanes that go on in Postgres. */
+  bounded: number[]
   /** Longest first. */
   idle: number[]
 }
@@ -65,6 +67,7 @@ export interface IndexSnapshot extends Spread {
 export type IndexInvariant =
   | 'one home' // a job is in exactly one lane, or taken
   | 'window' // a lane holds no more than it may, nothing at or behind its bound, and is read on in when it runs low
+  | 'bounded' // lists exactly the lanes with a bound
   | 'depth' // nor does a worker's queue
   | 'reverse index' // `held` is what the queues hold
   | 'copies' // of ready jobs of plain lanes, for workers that may run them
@@ -179,6 +182,7 @@ export async function readIndex(
     taken,
     limits,
     low: await set('low'),
+    bounded: await set('bounded'),
     idle: (await sorted('idle')).map(({ id }) => Number(id)),
   }
 }
@@ -202,8 +206,12 @@ export function findViolations(index: IndexSnapshot): IndexViolation[] {
 
 type Report = (invariant: IndexInvariant, problem: string, jobId?: string) => void
 
-function checkHomes({ lanes, kinds, jobs, taken, window, low }: IndexSnapshot, report: Report): void {
+function checkHomes(index: IndexSnapshot, report: Report): void {
+  const { lanes, kinds, jobs, taken, window, low, bounded } = index
   const homes = new Map<string, number>()
+  const withBound = [...lanes].filter(([, { bound }]) => bound).map(([number]) => number)
+  if (withBound.sort(byNumber).join() !== bounded.join())
+    report('bounded', `the lanes ${withBound} have a bound, listed are ${bounded}`)
   for (const [number, lane] of lanes) {
     if (!kinds.has(lane.kind)) report('one home', `the kind ${lane.kind} of lane ${number} is not known`)
     if (lane.jobs.length > window)

@@ -19,7 +19,7 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
       remove: "  redis.call('HDEL', prefix .. 'jobs', id)\n  drop_copies(id)\n",
       replacement: "  redis.call('HDEL', prefix .. 'jobs', id)\n",
     },
-    /copies|queue of|reverse index|takes|got boolean/,
+    /copies|queue of|bound of|reverse index|takes|got boolean/,
   ],
   [
     'a job that is taken leaves the queues of others',
@@ -75,7 +75,7 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
       remove:
         "  if lane.bound_score and not before(score, id, lane.bound_score, lane.bound_id) then return 'beyond' end\n",
     },
-    /window|placed/,
+    /window|placed|takes/,
   ],
   [
     'a lane that lets its tail go is known only up to there',
@@ -92,7 +92,10 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
   [
     'a job under a limit is not taken without a slot',
     FANOUT,
-    { remove: '    goes_on = has_slots(lane)\n', replacement: '    goes_on = true\n' },
+    {
+      remove: 'if lane and not lane.is_plain and not can_start(lane) then\n',
+      replacement: 'if false then\n',
+    },
     /takes/,
   ],
   [
@@ -109,6 +112,54 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
       replacement: '    copy(id, lane.kind, score)\n',
     },
     /slept/,
+  ],
+  [
+    'nothing is taken from beyond the edge',
+    FANOUT,
+    { remove: '  elseif is_beyond_edge(cursor) then\n', replacement: '  elseif false then\n' },
+    /takes/,
+  ],
+  [
+    'a lane without slots holds nothing up',
+    FANOUT,
+    { remove: '  while edges[1] and not can_start(edges[#edges]) do edges[#edges] = nil end\n' },
+    /takes|slept/,
+  ],
+  [
+    'a worker that stops at the edge has not looked at everything',
+    FANOUT,
+    { remove: '  if #picked < limit and not is_at_edge then\n', replacement: '  if #picked < limit then\n' },
+    /complete|bound of|takes/,
+  ],
+  [
+    'whoever stopped at the edge is woken when it moves',
+    BALANCED,
+    { remove: '  while ring(lane.kind) do end\n' },
+    /slept/,
+  ],
+  [
+    'a worker whose own copies are beyond the edge looks at what others hold',
+    BALANCED,
+    { remove: '    if has_walked or width == 0 then break end\n', replacement: '    do break end\n' },
+    /takes|slept/,
+  ],
+  [
+    'a slot that ends is used once',
+    FANOUT,
+    { remove: '      spare[lane.number] = spare[lane.number] - 1\n' },
+    /takes|uses/,
+  ],
+  [
+    'a job whose claim is unclear goes home',
+    FANOUT,
+    { remove: "      place(id, number, score, token, 'hint')\n" },
+    /lane \d+|takes/,
+  ],
+  [
+    'a lane with a bound is listed',
+    FANOUT,
+    { remove: "    redis.call('SADD', prefix .. 'bounded', lane.number)\n" },
+    /bounded|takes/,
   ],
   [
     'a mode that changes leaves no queue complete',

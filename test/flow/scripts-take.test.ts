@@ -1,6 +1,7 @@
 /** A worker takes the best jobs that it may run: out of its queue, its lanes, and lanes under limits. */
 import { describe, expect, it } from 'vitest'
-import { job, useQueues, useRedis } from '../support/redis.ts'
+import { START } from '../../src/redis/queue-index.ts'
+import { job, laneFacts, useQueues, useRedis } from '../support/redis.ts'
 
 const redis = useRedis()
 const begin = useQueues(redis)
@@ -87,6 +88,21 @@ describe('a job that is taken', () => {
     await queue.takeIds(1, 0, { done: ['b'] })
   })
 
+  it('goes home as it was taken when the claim’s answer is not known, and its slot is free', async () => {
+    const queue = await begin()
+    await queue.lane(1, { limit: 50, free: '1' })
+    await queue.worker(1)
+    await queue.placeJobs([job('a', 7, 1, '3')])
+    await queue.takeIds(1, 1)
+    await queue.putBack('g1', 2, [{ id: job('a').id, answer: 'unclear' }])
+    expect(await queue.laneOf(1)).toEqual([])
+    await queue.putBack('g1', 1, [{ id: job('a').id, answer: 'unclear' }])
+    const { jobs, limits } = await queue.snapshot()
+    expect(jobs.get('a')).toEqual({ lane: 1, score: '7', leaseToken: '3' })
+    expect(limits.get(50)?.free).toBe(1)
+    expect(await queue.takeIds(1, 1)).toEqual(['a'])
+  })
+
   it('[D14] comes from another worker’s queue if that one is slow', async () => {
     const queue = await begin({ width: 1 })
     await queue.lane(1)
@@ -111,8 +127,9 @@ describe('a job that is taken', () => {
   it('is answered LOST in another generation, and UNKNOWN to a stranger', async () => {
     const queue = await begin()
     const ask = { worker: 1, limit: 1, running: 0, freed: new Map(), done: [] }
-    expect(await queue.take({ generation: 'g0', ...ask })).toEqual({ code: 'LOST', ids: [], lanes: [] })
-    expect(await queue.take({ generation: 'g1', ...ask })).toEqual({ code: 'UNKNOWN', ids: [], lanes: [] })
+    const nothing = { ids: [], lanes: [], limited: new Map() }
+    expect(await queue.take({ generation: 'g0', ...ask })).toEqual({ code: 'LOST', ...nothing })
+    expect(await queue.take({ generation: 'g1', ...ask })).toEqual({ code: 'UNKNOWN', ...nothing })
   })
 })
 
@@ -212,5 +229,141 @@ describe('slots', () => {
     await queue.lane(3, { kind: 1 })
     await queue.placeJobs([job('a', 1, 2), job('b', 2, 3)])
     expect(await queue.takeIds(1, 5)).toEqual(['a', 'b'])
+  })
+})
+
+describe('the edge', () => {
+  /** Lane 1 holds a and b and goes on behind them, at 3; lane 2 holds one job before that and one behind. */
+  const atEdge = async (width: number) => {
+    const queue = await begin({ window: 4, width })
+    await queue.worker(1, { tags: ['default', 'x'] })
+    await queue.worker(2, { tags: ['x'] })
+    await queue.refill(queue.step(), laneFacts(1), START, BOUND, [job('a', 1), job('b', 2)])
+    await queue.lane(2, { tag: 'x' }, [job('y', 2, 2), job('z', 9, 2)])
+    return queue
+  }
+  const BOUND = { score: '3', id: 'c' }
+
+  it('[C7] [D15] nothing is taken from beyond the place where a lane goes on in Postgres', async () => {
+    for (const width of [0, 1]) {
+      const queue = await atEdge(width)
+      const taken = await queue.takeIds(1, 9)
+      expect(taken.sort()).toEqual(['a', 'b', 'y'])
+      expect((await queue.snapshot()).idle).toContain(1)
+      expect(await queue.takeIds(1, 9)).toEqual([])
+      await queue.refill(queue.step(), laneFacts(1), BOUND, null, [job('c', 3)])
+      expect(await queue.takeIds(1, 9)).toEqual(['c', 'z'])
+      await redis.client.flushall()
+    }
+  })
+
+  it('[S6] whoever stopped there is woken when the lane is read on, also if nothing was left in it', async () => {
+    const queue = await atEdge(0)
+    await queue.takeIds(1, 9)
+    expect((await queue.snapshot()).idle).toEqual([1])
+    await queue.refill(queue.step(), laneFacts(1), BOUND, null, [])
+    expect((await queue.snapshot()).idle).toEqual([])
+    expect(await queue.takeIds(1, 9)).toEqual(['z'])
+  })
+
+  it('[D15] is that of the lanes that a worker may serve', async () => {
+    const queue = await atEdge(0)
+    expect(await queue.takeIds(2, 9)).toEqual(['y', 'z'])
+  })
+
+  it('[D15] a lane under limits counts while it has slots, also those that this take gives out', async () => {
+    const queue = await begin({ window: 4 })
+    await queue.worker(1, { tags: ['default', 'x'] })
+    const limited = laneFacts(1, { limit: 50, free: '2' })
+    await queue.refill(queue.step(), limited, START, { score: '4', id: 'd' }, [
+      job('a', 1),
+      job('b', 2),
+      job('c', 3),
+    ])
+    await queue.lane(2, { tag: 'x' }, [job('y', 8, 2), job('z', 9, 2)])
+    // Both slots are given out: d, which comes next, could not run.
+    expect(await queue.takeIds(1, 3)).toEqual(['a', 'b', 'y'])
+    const freed = new Map([[1, 2]])
+    expect(await queue.takeIds(1, 9, { freed })).toEqual(['c'])
+    await queue.setSlots(queue.step(), 50, '0', null)
+    expect(await queue.takeIds(1, 9)).toEqual(['z'])
+  })
+
+  it('[D14] balanced: a worker whose copies are beyond it takes what others hold before it', async () => {
+    const queue = await begin({ width: 1, window: 4 })
+    await queue.worker(1, { tags: ['default', 'x'] })
+    await queue.lane(2, { tag: 'x' }, [job('z', 9, 2)])
+    await queue.worker(2)
+    await queue.refill(queue.step(), laneFacts(1), START, BOUND, [job('a', 1)])
+    expect(await queue.queueOf(1)).toEqual(['z'])
+    expect(await queue.queueOf(2)).toEqual(['a'])
+    expect(await queue.takeIds(1, 2)).toEqual(['a'])
+    expect(await queue.takeIds(1, 2)).toEqual([])
+  })
+
+  it('a take of nothing leaves its worker as it was', async () => {
+    const queue = await atEdge(0)
+    await queue.takeIds(1, 9)
+    const before = await queue.snapshot()
+    expect(await queue.takeIds(1, 0)).toEqual([])
+    expect(await queue.snapshot()).toEqual(before)
+    await queue.takeIds(2, 0)
+    expect((await queue.snapshot()).idle).toEqual([1])
+  })
+})
+
+describe('runs that end with the claim that follows', () => {
+  const take = (limit: number, ending: [number, number][]) => ({
+    generation: 'g1',
+    worker: 1,
+    limit,
+    running: 1,
+    freed: new Map(),
+    ending: new Map(ending),
+    done: [],
+  })
+
+  it('[D15] their slots are for jobs of the same lane, and the answer tells how many were used', async () => {
+    const queue = await begin()
+    await queue.lane(1, { hasLimits: true })
+    await queue.lane(2, { kind: 1, keyLimit: 60, keyFree: '1' })
+    await queue.lane(3, { kind: 1, keyLimit: 61, keyFree: '0' })
+    await queue.worker(1)
+    await queue.placeJobs([job('a', 1, 2), job('b', 2, 2), job('c', 3, 2), job('d', 1, 3), job('e', 4, 1)])
+    const { ids, lanes, limited } = await queue.take(take(9, [[2, 1]]))
+    expect(ids).toEqual(['a', 'b', 'e'])
+    expect(lanes).toEqual([2, 2, 1])
+    expect(limited).toEqual(new Map([[2, 1]]))
+    expect((await queue.snapshot()).limits.get(60)?.free).toBe(0)
+    // What was not used is as it was.
+    expect((await queue.take(take(9, [[3, 2]]))).limited).toEqual(new Map([[3, 1]]))
+    expect((await queue.snapshot()).limits.get(61)?.free).toBe(0)
+  })
+
+  it('[D15] a lane that they name counts for the edge', async () => {
+    const queue = await begin({ window: 4 })
+    await queue.worker(1, { tags: ['default', 'x'] })
+    const limited = laneFacts(1, { limit: 50, free: '0' })
+    await queue.refill(queue.step(), limited, START, { score: '2', id: 'b' }, [job('a', 1)])
+    await queue.lane(2, { tag: 'x' }, [job('y', 8, 2), job('z', 9, 2)])
+    expect((await queue.take(take(9, [[1, 2]]))).ids).toEqual(['a'])
+    // As soon as they are used up, the lane holds nothing up.
+    expect(await queue.takeIds(1, 1)).toEqual(['y'])
+    expect((await queue.take(take(9, [[1, 1]]))).ids).toEqual([])
+    expect((await queue.take(take(9, []))).ids).toEqual(['z'])
+  })
+
+  it('are nothing to a plain lane, or to one that the worker may not serve', async () => {
+    const queue = await begin()
+    await queue.lane(1)
+    await queue.lane(2, { tag: 'x', limit: 50, free: '0' })
+    await queue.worker(1)
+    await queue.placeJobs([job('a'), job('b', 2), job('c', 1, 2)])
+    const ending: [number, number][] = [
+      [1, 1],
+      [2, 1],
+      [7, 1],
+    ]
+    expect((await queue.take(take(9, ending))).ids).toEqual(['a', 'b'])
   })
 })

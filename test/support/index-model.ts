@@ -27,9 +27,11 @@ const byId = (a: { id: number }, b: { id: number }) => a.id - b.id
 export class IndexModel {
   readonly lanes = new Map<number, ModelLane>()
   readonly workers = new Map<number, ModelWorker>()
-  readonly taken = new Map<string, { worker: number; lane: number; leaseToken: string }>()
+  readonly taken = new Map<string, { worker: number; job: ReadyJob }>()
   readonly free = new Map<number, number>()
   private turn = 0
+  /** Slots by lane that are for the present take alone. */
+  private spare = new Map<number, number>()
 
   constructor(
     private spread: Spread,
@@ -52,7 +54,7 @@ export class IndexModel {
   /** Whether it is placed. */
   place(job: ReadyJob, how: 'hint' | 'relay' | 'audit'): boolean {
     const taken = this.taken.get(job.id)
-    if (taken && how !== 'audit' && Number(taken.leaseToken) >= Number(job.leaseToken)) return false
+    if (taken && how !== 'audit' && Number(taken.job.leaseToken) >= Number(job.leaseToken)) return false
     this.taken.delete(job.id)
     const known = this.find(job.id)
     if (known && how === 'hint') return false
@@ -85,8 +87,8 @@ export class IndexModel {
     return [...this.lanes.values()].some(lane => drop(lane.jobs, id))
   }
 
-  /** Whether the bound is still the one behind which was read. */
-  refill(facts: LaneFacts, after: Place, bound: Place | null, jobs: readonly ReadyJob[]): boolean {
+  /** Whether the bound is still the one from which was read. */
+  refill(facts: LaneFacts, from: Place, bound: Place | null, jobs: readonly ReadyJob[]): boolean {
     let lane = this.lanes.get(facts.lane)
     if (!lane) {
       lane = { facts, bound: START, jobs: [] }
@@ -97,47 +99,58 @@ export class IndexModel {
       ] as const)
         if (limit !== null && !this.free.has(limit)) this.free.set(limit, Number(free))
     }
-    if (lane.bound?.score !== after.score || lane.bound.id !== after.id) return false
+    if (lane.bound?.score !== from.score || lane.bound.id !== from.id) return false
     lane.bound = bound
     for (const job of jobs) this.place({ ...job }, 'relay')
     return true
   }
 
+  /** Which jobs, and of which lanes that are not plain, with how many of the slots that end. */
   take(
     id: number,
     limit: number,
     running: number,
     freed: ReadonlyMap<number, number>,
+    ending: ReadonlyMap<number, number>,
     done: readonly string[],
   ) {
     const worker = this.workers.get(id) as ModelWorker
     worker.running = running
     for (const job of done) if (this.taken.get(job)?.worker === id) this.taken.delete(job)
     for (const [lane, count] of freed) this.addSlots(this.lanes.get(lane), count)
+    this.spare = new Map(ending)
     const picked = this.spread.width === 0 ? this.best(worker, limit) : this.fromQueueThenLanes(worker, limit)
     for (const job of picked) {
       this.remove(job.id)
-      this.taken.set(job.id, { worker: id, lane: job.lane, leaseToken: job.leaseToken })
+      this.taken.set(job.id, { worker: id, job })
     }
-    if (picked.length < limit) worker.bound = null
-    else if (worker.bound && worker.queue.length === 0) worker.bound = START
-    return picked.map(job => job.id as string)
+    const isAtEdge = this.lanesOf(worker).some(
+      lane => this.canStart(lane) && lane.jobs.some(job => this.isBeyondEdge(worker, job)),
+    )
+    if (picked.length < limit && !isAtEdge) worker.bound = null
+    else if (limit > 0 && worker.bound && worker.queue.length === 0) worker.bound = START
+    const limited = new Map<number, number>()
+    for (const { lane } of picked)
+      if (!isPlain(this.lanes.get(lane) as ModelLane))
+        limited.set(lane, (ending.get(lane) ?? 0) - (this.spare.get(lane) ?? 0))
+    return { ids: picked.map(job => job.id), limited }
   }
 
   putBack(id: number, jobs: readonly Refused[]): void {
-    for (const { answer, ...job } of jobs) {
-      const taken = this.taken.get(job.id)
+    for (const refused of jobs) {
+      const taken = this.taken.get(refused.id)
       if (taken?.worker !== id) continue
-      this.taken.delete(job.id)
-      if (answer !== 'full') this.addSlots(this.lanes.get(taken.lane), 1)
-      this.place({ ...job }, 'hint')
+      this.taken.delete(refused.id)
+      if (refused.answer !== 'full') this.addSlots(this.lanes.get(taken.job.lane), 1)
+      const { answer, ...job } = refused.answer === 'unclear' ? { ...taken.job, answer: '' } : refused
+      this.place(job, 'hint')
     }
   }
 
   setSlots(limit: number, free: number): void {
     if (!this.free.has(limit)) return
     const unclaimed = [...this.taken.values()].filter(taken => {
-      const facts = this.lanes.get(taken.lane)?.facts
+      const facts = this.lanes.get(taken.job.lane)?.facts
       return facts?.limit === limit || facts?.keyLimit === limit
     })
     this.free.set(limit, free - unclaimed.length)
@@ -221,11 +234,23 @@ export class IndexModel {
     for (const limit of limitsOf(lane)) this.free.set(limit, (this.free.get(limit) ?? 0) + count)
   }
 
+  private canStart(lane: ModelLane): boolean {
+    if ((this.spare.get(lane.facts.lane) ?? 0) > 0) return true
+    return limitsOf(lane).every(limit => (this.free.get(limit) ?? 0) > 0)
+  }
+
+  /** One of the worker's lanes that could start a job goes on in Postgres before this one. */
+  private isBeyondEdge(worker: ModelWorker, job: ReadyJob): boolean {
+    return this.lanesOf(worker).some(lane => lane.bound && !isBefore(job, lane.bound) && this.canStart(lane))
+  }
+
   /** Takes the slots too, if there are any. */
-  private mayStart(job: ReadyJob): boolean {
-    const lane = this.lanes.get(job.lane)
-    if (limitsOf(lane).some(limit => (this.free.get(limit) ?? 0) <= 0)) return false
-    this.addSlots(lane, -1)
+  private mayStart(worker: ModelWorker, job: ReadyJob): boolean {
+    const lane = this.lanes.get(job.lane) as ModelLane
+    if (!this.canStart(lane) || this.isBeyondEdge(worker, job)) return false
+    const spare = this.spare.get(job.lane) ?? 0
+    if (spare > 0) this.spare.set(job.lane, spare - 1)
+    else this.addSlots(lane, -1)
     return true
   }
 
@@ -235,7 +260,7 @@ export class IndexModel {
       .flatMap(lane => lane.jobs)
       .sort(byPlace)) {
       if (picked.length >= limit) break
-      if (this.mayStart(job)) picked.push(job)
+      if (this.mayStart(worker, job)) picked.push(job)
     }
     return picked
   }
@@ -243,7 +268,8 @@ export class IndexModel {
   private fromQueueThenLanes(worker: ModelWorker, limit: number): ReadyJob[] {
     const picked: ReadyJob[] = []
     const pick = (job: ReadyJob | undefined) => {
-      if (job && picked.length < limit && !picked.includes(job) && this.mayStart(job)) picked.push(job)
+      if (job && picked.length < limit && !picked.includes(job) && this.mayStart(worker, job))
+        picked.push(job)
     }
     const limited = this.lanesOf(worker)
       .filter(lane => !isPlain(lane))
