@@ -3,6 +3,7 @@
 --- beside idle workers (a bell got lost, or went to a worker that left), jobs that were taken and never claimed, limits without a
 --- free slot.
 --- @key root
+--- @use bells finish
 --- @arg epoch
 --- @arg generation
 --- @arg seq          the last step
@@ -13,9 +14,9 @@ if generation and tonumber(arg.epoch) < tonumber(state[2]) then return { 'FENCED
 if not generation or generation ~= arg.generation or tonumber(state[3]) ~= tonumber(arg.seq) then return { 'LOST' } end
 redis.call('PUBLISH', deployment .. ':beat', generation .. ' ' .. arg.queue)
 local overdue = {}
-local taken = redis.call('HGETALL', prefix .. 'taken')
+local taken = redis.call('HGETALL', taken_key)
 for at = 1, #taken, 2 do
-  local since = string.match(taken[at + 1], '^%S+ %S+ %S+ (%S+)')
+  local since = string.match(taken[at + 1], '^%S+ (%S+)')
   if #overdue < 1000 and tonumber(now_ms) - tonumber(since) > tonumber(arg.overdueMs) then overdue[#overdue + 1] = taken[at] end
 end
 local full, turns = {}, {}
@@ -34,4 +35,4 @@ if redis.call('EXISTS', prefix .. 'idle') == 1 then
     if head then ring_limited(lane_at_head(head), 1) end
   end
 end
-return { 'OK', overdue, full, turns, redis.call('SMEMBERS', prefix .. 'low'), redis.call('HLEN', prefix .. 'jobs'), #taken / 2, bells }
+return { 'OK', overdue, full, turns, redis.call('SMEMBERS', prefix .. 'low'), redis.call('HLEN', jobs_key), #taken / 2, bells }

@@ -1,9 +1,11 @@
 #!lua
 --- hint: somebody who is not the relay tells of jobs that its own commit made ready. Adds what is absent; may be lost.
 --- @key root
+--- @use bells copies jobs finish
 --- @items           id, lane, score, token
 --- @returns         {code, bells, placed}
 if not generation then return { 'LOST', 0, 0 } end
+look_up(4)
 local placed = 0
 for at = items, #ARGV, 4 do
   local lane = lane_of(ARGV[at + 1])

@@ -2,18 +2,19 @@
 --- put_back: jobs that a worker took and Postgres did not hand over go home, with the place that Postgres told. A job that was
 --- refused because its limit is full keeps the slot that Redis gave it: Redis had counted one too many.
 --- @key root
+--- @use bells copies jobs finish
 --- @arg generation
 --- @arg worker
 --- @items           id, answer, lane, score, token; without a lane: as it was when it was taken, since the claim's answer is not known
 --- @returns         {code, bells}
 if not generation or generation ~= arg.generation then return { 'LOST', 0 } end
+look_up(5)
 for at = items, #ARGV, 5 do
   local id = ARGV[at]
-  local record = redis.call('HGET', prefix .. 'taken', id)
-  local taker, number, token, score = string.match(record or '', '^(%S+) (%S+) (%S+) %S+ (%S+)')
+  local taker, number, score, token = string.match(taken_of(id) or '', '^(%S+) %S+ (%S+) (%S+) (%S+)')
   -- If it is not there, the relay or somebody else knows better.
   if taker == arg.worker then
-    redis.call('HDEL', prefix .. 'taken', id)
+    forget_taken(id)
     local lane = lane_of(number)
     if lane and ARGV[at + 1] ~= 'full' then add_slots_of(lane, 1) end
     if ARGV[at + 2] == '' then

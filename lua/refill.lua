@@ -2,7 +2,7 @@
 --- refill: read on in a lane: the next ready jobs from Postgres, from the lane's bound on, and the new bound. Makes the lane known
 --- where it is not. A step of the relay.
 --- @key root
---- @use kinds
+--- @use bells copies jobs finish kinds
 --- @arg epoch
 --- @arg generation
 --- @arg seq
@@ -49,6 +49,7 @@ if lane.bound_score ~= arg.fromScore or lane.bound_id ~= arg.fromId then
   return { 'MOVED', bells, lane.bound_score or '', lane.bound_id or '' }
 end
 set_lane_bound(lane, arg.boundScore ~= '' and arg.boundScore or nil, arg.boundId)
+look_up(3)
 for at = items, #ARGV, 3 do place(ARGV[at], arg.lane, ARGV[at + 1], ARGV[at + 2], 'relay') end
 -- Whoever is idle at the edge may go on, also with jobs of other lanes.
 if was_known then

@@ -2,7 +2,7 @@
 --- register: a worker takes part from now on, or has other tags or properties than before. Its queue begins empty; if its lanes
 --- hold jobs, its first take finds them there.
 --- @key root
---- @use kinds
+--- @use bells copies kinds
 --- @arg generation
 --- @arg worker
 --- @arg facts       JSON: {tasks, tags, constraintTags}
@@ -23,4 +23,5 @@ end
 eligible, workers = {}, {}
 if has_jobs then set_worker_bound(worker_of(arg.worker), '-1', '') end
 offer_again(alone)
+write_gathered()
 return { 'OK' }

@@ -18,5 +18,5 @@ for _, worker in ipairs(redis.call('HKEYS', prefix .. 'workers')) do
   redis.call('DEL', me.queue)
   set_worker_bound(me, '-1', '')
 end
-redis.call('DEL', prefix .. 'held')
+redis.call('DEL', held_key)
 return { 'OK', 1 }

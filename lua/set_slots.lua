@@ -2,6 +2,7 @@
 --- set_slots: how many slots of a limit are free, as Postgres counts them, less those that were taken and are not claimed yet. A
 --- step of the relay.
 --- @key root
+--- @use bells finish
 --- @arg epoch
 --- @arg generation
 --- @arg seq
@@ -14,8 +15,8 @@ if refused then return { refused, 0 } end
 if redis.call('HEXISTS', prefix .. 'slots', arg.limit) == 0 then return { 'OK', 0 } end
 if arg.turn ~= '' and (redis.call('HGET', prefix .. 'turns', arg.limit) or '0') ~= arg.turn then return { 'CHANGED', 0 } end
 local free = tonumber(arg.free)
-for _, record in ipairs(redis.call('HVALS', prefix .. 'taken')) do
-  local lane = lane_of(string.match(record, '^%S+ (%S+)'))
+for _, record in ipairs(redis.call('HVALS', taken_key)) do
+  local lane = lane_of(string.match(record, '^%S+ %S+ (%S+)'))
   for _, limit in ipairs(lane and lane.limits or {}) do
     if limit == arg.limit then free = free - 1 end
   end

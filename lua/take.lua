@@ -5,6 +5,7 @@
 --- Nothing is taken from beyond the edge, where one of its lanes goes on in Postgres. A worker that gets less than it wants is
 --- idle from here on, and is rung when there is something for it.
 --- @key root
+--- @use bells finish
 --- @arg generation  in which it registered
 --- @arg worker
 --- @arg limit       how many at most; 0: only tells
@@ -20,21 +21,21 @@ local limit = tonumber(arg.limit)
 local me = worker_of(arg.worker)
 if tonumber(arg.running) ~= me.running then
   me.running = tonumber(arg.running)
-  redis.call('HSET', prefix .. 'worker:' .. me.id, 'running', arg.running)
+  redis.call('HSET', me.key, 'running', arg.running)
 end
 
 if items <= #ARGV then
-  local acknowledged = {}
+  local acknowledged, mine = {}, me.id .. ' '
   for first = items, #ARGV, 1000 do
     local last = math.min(first + 999, #ARGV)
-    local records = redis.call('HMGET', prefix .. 'taken', unpack(ARGV, first, last))
+    local records = redis.call('HMGET', taken_key, unpack(ARGV, first, last))
     for at = first, last do
       local record = records[at - first + 1]
       -- Not if somebody else has taken it since.
-      if record and string.match(record, '^(%S+)') == me.id then acknowledged[#acknowledged + 1] = ARGV[at] end
+      if record and string.sub(record, 1, #mine) == mine then acknowledged[#acknowledged + 1] = ARGV[at] end
     end
   end
-  bulk('HDEL', prefix .. 'taken', acknowledged)
+  bulk('HDEL', taken_key, acknowledged)
 end
 
 local function each_count(text, visit)
@@ -138,17 +139,24 @@ end
 
 local picked, is_picked = {}, {}
 local skipped = {}
+-- Kinds that it serves.
+local plain, limited
 local is_queue_done, has_walked, is_at_edge = false, false, false
 
-local function pick(id)
+-- Of those that come from lanes; a copy does not tell.
+local lane_of_picked = {}
+local function pick(id, lane)
   picked[#picked + 1] = id
   is_picked[id] = true
+  if lane then lane_of_picked[#picked] = lane.number end
 end
 
 if limit > 0 then
-  is_queue_done = not begin(me.queue, nil, limit)
+  local serves = redis.call('HMGET', me.key, 'plain', 'limited')
+  plain, limited = serves[1], serves[2]
+  is_queue_done = me.size == 0 or not begin(me.queue, nil, limit)
   local has_begun = {}
-  each(me.limited, function(kind)
+  each(limited, function(kind)
     local heads = redis.call('ZRANGE', prefix .. 'heads:' .. kind, 0, limit - 1)
     for _, head in ipairs(heads) do
       local lane = lane_at_head(head)
@@ -171,8 +179,8 @@ while #picked < limit do
   if is_queue_done and not has_walked and (me.bound_score or width > 0) then
     has_walked = true
     local kinds = 0
-    each(me.plain, function() kinds = kinds + 1 end)
-    each(me.plain, function(kind)
+    each(plain, function() kinds = kinds + 1 end)
+    each(plain, function(kind)
       local lane = lane_of(kind)
       if lane then begin(lane.home, lane, math.max(4, math.ceil(1.5 * limit / kinds))) end
     end)
@@ -191,7 +199,7 @@ while #picked < limit do
   elseif not lane then
     pick(id)
   elseif not lane.is_plain then
-    pick(id)
+    pick(id, lane)
     if (spare[lane.number] or 0) > 0 then
       spare[lane.number] = spare[lane.number] - 1
       spare_used[lane.number] = (spare_used[lane.number] or 0) + 1
@@ -199,10 +207,10 @@ while #picked < limit do
       add_slots_of(lane, -1)
     end
   elseif not is_picked[id] then
-    if width > 0 and #skipped < 1000 and redis.call('HEXISTS', prefix .. 'held', id) == 1 then
+    if width > 0 and #skipped < 1000 and redis.call('HEXISTS', held_key, id) == 1 then
       skipped[#skipped + 1] = id
     else
-      pick(id)
+      pick(id, lane)
     end
   end
   if goes_on and advance(cursor) then
@@ -219,31 +227,38 @@ end
 
 local numbers = {}
 if #picked > 0 then
-  local jobs, held = {}, {}
+  local by_lane, by_holder, records, held = {}, {}, {}, {}
+  local has_copies = redis.call('EXISTS', held_key) == 1
+  local mine = me.id .. ' ' .. now_ms .. ' '
   for first = 1, #picked, 1000 do
     local last = math.min(first + 999, #picked)
-    for _, record in ipairs(redis.call('HMGET', prefix .. 'jobs', unpack(picked, first, last))) do jobs[#jobs + 1] = record end
-    for _, holders in ipairs(redis.call('HMGET', prefix .. 'held', unpack(picked, first, last))) do held[#held + 1] = holders end
+    local jobs = redis.call('HMGET', jobs_key, unpack(picked, first, last))
+    local holders = has_copies and redis.call('HMGET', held_key, unpack(picked, first, last)) or {}
+    for at = first, last do
+      local id, job = picked[at], jobs[at - first + 1]
+      local number = lane_of_picked[at] or string.match(job, '^%S+')
+      numbers[at] = number
+      by_lane[number] = by_lane[number] or {}
+      local in_lane = by_lane[number]
+      in_lane[#in_lane + 1] = id
+      records[2 * at - 1], records[2 * at] = id, mine .. job
+      if holders[at - first + 1] then
+        held[#held + 1] = id
+        each(holders[at - first + 1], function(holder)
+          by_holder[holder] = by_holder[holder] or {}
+          table.insert(by_holder[holder], id)
+        end)
+      end
+    end
   end
-  local by_lane, by_holder, records = {}, {}, {}
-  for at, id in ipairs(picked) do
-    local number, score, token = string.match(jobs[at], '^(%S+) (%S+) (%S+)')
-    numbers[at] = number
+  for number, ids in pairs(by_lane) do
     touched[number] = true
-    by_lane[number] = by_lane[number] or {}
-    table.insert(by_lane[number], id)
-    each(held[at], function(holder)
-      by_holder[holder] = by_holder[holder] or {}
-      table.insert(by_holder[holder], id)
-    end)
-    records[2 * at - 1] = id
-    records[2 * at] = me.id .. ' ' .. number .. ' ' .. token .. ' ' .. now_ms .. ' ' .. score
+    bulk('ZREM', prefix .. 'lane:' .. number, ids)
   end
-  for number, ids in pairs(by_lane) do bulk('ZREM', prefix .. 'lane:' .. number, ids) end
   for holder, ids in pairs(by_holder) do bulk('ZREM', prefix .. 'queue:' .. holder, ids) end
-  bulk('HDEL', prefix .. 'held', picked)
-  bulk('HDEL', prefix .. 'jobs', picked)
-  bulk('HSET', prefix .. 'taken', records)
+  bulk('HDEL', held_key, held)
+  bulk('HDEL', jobs_key, picked)
+  bulk('HSET', taken_key, records)
 end
 
 if limit > 0 then

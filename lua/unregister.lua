@@ -2,12 +2,13 @@
 --- unregister: a worker has left, or is dead. What stood in its queue is offered to the others that may run it, or waits in its
 --- lane. What it took and did not claim is told, for the relay to look after.
 --- @key root
---- @use kinds
+--- @use bells copies kinds
 --- @arg worker
 --- @returns         {code, ids it took}
 if not generation then return { 'LOST', {} } end
 offer_again(disconnect(arg.worker))
-local taken = redis.call('HGETALL', prefix .. 'taken')
+write_gathered()
+local taken = redis.call('HGETALL', taken_key)
 local left = {}
 for at = 1, #taken, 2 do
   if string.match(taken[at + 1], '^(%S+)') == arg.worker then left[#left + 1] = taken[at] end

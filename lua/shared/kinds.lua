@@ -64,14 +64,13 @@ local function disconnect(worker)
   redis.call('HDEL', prefix .. 'workers', worker)
   redis.call('ZREM', prefix .. 'idle', worker)
   workers[worker] = nil
-  idle = nil
   return alone
 end
 
 --- These jobs lost their last copy: others get one, or they wait in their lane.
 local function offer_again(ids)
   for _, id in ipairs(ids) do
-    local number, score = string.match(redis.call('HGET', prefix .. 'jobs', id) or '', '^(%S+) (%S+)')
+    local number, score = string.match(redis.call('HGET', jobs_key, id) or '', '^(%S+) (%S+)')
     local lane = number and lane_of(number)
     if lane then
       copy(id, lane.kind, score)

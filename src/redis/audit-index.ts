@@ -163,7 +163,7 @@ export async function readIndex(
   }
   const taken: IndexSnapshot['taken'] = new Map()
   for (const [id, record] of await hash('taken')) {
-    const [worker, lane, leaseToken = '', sinceMs, score = ''] = record.split(' ')
+    const [worker, sinceMs, lane, score = '', leaseToken = ''] = record.split(' ')
     taken.set(id, { worker: Number(worker), lane: Number(lane), leaseToken, sinceMs: Number(sinceMs), score })
   }
   return {

@@ -25,14 +25,15 @@ const read = (file: string) => readFileSync(new URL(file, FOLDER), 'utf8')
 export function parseScript(name: string, source: string, shared: (part: string) => string): Script {
   const [shebang = '', ...lines] = source.split('\n')
   if (!shebang.startsWith('#!lua')) throw new Error(`lua/${name}.lua must begin with #!lua`)
-  const words = (tag: string) =>
-    lines.flatMap(line => new RegExp(`^--- @${tag}\\s+(\\w+)`).exec(line)?.slice(1, 2) ?? [])
-  const args = words('arg')
+  const after = (tag: string, wanted: string) =>
+    lines.flatMap(line => new RegExp(`^--- @${tag}\\s+(${wanted})`).exec(line)?.[1] ?? [])
+  const args = after('arg', '\\w+')
+  const uses = after('use', '.+').flatMap(names => names.split(/\s+/))
   const named = args.map((arg, n) => `${arg} = ARGV[${n + 1}]`).join(', ')
   const text = [
     shebang,
     `local arg, items = { ${named} }, ${args.length + 1}`,
-    ...['queue', ...words('use')].map(part => shared(part)),
+    ...['queue', ...uses].map(part => shared(part)),
     ...lines,
   ].join('\n')
   return { name, args, text, sha: createHash('sha1').update(text).digest('hex') }

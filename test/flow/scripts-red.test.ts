@@ -16,8 +16,8 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
     'a job that leaves Redis leaves every queue',
     FANOUT,
     {
-      remove: "  redis.call('HDEL', prefix .. 'jobs', id)\n  drop_copies(id)\n",
-      replacement: "  redis.call('HDEL', prefix .. 'jobs', id)\n",
+      remove: "  redis.call('HDEL', jobs_key, id)\n  drop_copies(id)\n",
+      replacement: "  redis.call('HDEL', jobs_key, id)\n",
     },
     /copies|queue of|bound of|reverse index|takes|got boolean/,
   ],
@@ -72,8 +72,7 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
     'a job behind the bound of its lane stays out',
     FANOUT,
     {
-      remove:
-        "  if lane.bound_score and not before(score, id, lane.bound_score, lane.bound_id) then return 'beyond' end\n",
+      remove: "  if not is_before_bound(tonumber(score), id, lane) then return 'beyond' end\n",
     },
     /window|placed|takes/,
   ],

@@ -4,7 +4,7 @@ import { allScripts, parseScript, runScript } from '../../src/redis/scripts.ts'
 const SOURCE = `#!lua flags=allow-oom
 --- sum: adds.
 --- @key root
---- @use more
+--- @use more parts
 --- @arg first       a number
 --- @arg second      another, not @arg third
 --- @items           further ones
@@ -22,7 +22,7 @@ describe('the header of a script', () => {
   it('keeps the flags first, and puts the shared parts in front of the body', () => {
     const lines = script.text.split('\n')
     expect(lines[0]).toBe('#!lua flags=allow-oom')
-    expect(lines.slice(2, 4)).toEqual(['-- queue stands here', '-- more stands here'])
+    expect(lines.slice(2, 5)).toEqual(['-- queue stands here', '-- more stands here', '-- parts stands here'])
     expect(lines.at(-1)).toBe('return { arg.first + arg.second }')
   })
 
