@@ -64,7 +64,10 @@ export default {
       'producer-works-without-redis',
       'A producer needs Postgres only: what it needs for hints it loads when it is given a Redis.',
       { path: within(['producer']) },
-      { path: [within(['redis']), installed('ioredis')], dependencyTypesNot: ['dynamic-import', 'type-only'] },
+      {
+        path: [within(['redis']), installed('ioredis')],
+        dependencyTypesNot: ['dynamic-import', 'type-only'],
+      },
     ),
     rule('no-cycles', 'A cycle has no bottom to read from.', { path: '^src/' }, { circular: true }),
     rule(

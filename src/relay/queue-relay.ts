@@ -60,8 +60,8 @@ export interface QueueRelay {
   readonly lowLanes: ReadonlySet<number>
   /** Scores behind which lanes have no room. */
   readonly bounds: ReadonlyMap<number, Place | null>
-  /** Go on with what Redis holds, if that is what Postgres says it should be; else begin anew. */
-  open(mayAdopt: boolean): Promise<void>
+  /** Go on with what Redis holds, if that is what Postgres says it should be and nothing was passed by; else begin anew. */
+  open(mayAdopt: () => boolean): Promise<void>
   place(how: 'relay' | 'audit', jobs: readonly ReadyJob[]): Promise<void>
   remove(ids: readonly JobId[]): Promise<void>
   setSlots(limit: number, free: string, turn: string | null): Promise<void>
@@ -173,7 +173,8 @@ export function createQueueRelay(options: {
     }
   }
 
-  const adopt = async (): Promise<boolean> => {
+  const adopt = async (mayAdopt: () => boolean): Promise<boolean> => {
+    if (!mayAdopt()) return false
     const known = await readRelayed(pool, schema, name)
     if (!known) return false
     const adopted = await index.adopt({ epoch: options.epoch(), ...known }, options.sizes)
@@ -184,6 +185,7 @@ export function createQueueRelay(options: {
     const code = await index.setMode(step, spread)
     if (code === 'FENCED') throw new FencedError('')
     if (code === 'LOST') return false
+    if (!mayAdopt()) return false
     generation = step.generation
     seq = step.seq
     lowLanes.clear()
@@ -213,8 +215,7 @@ export function createQueueRelay(options: {
     bounds,
     open: mayAdopt =>
       serially(async () => {
-        if (mayAdopt && (await adopt())) return
-        await begin()
+        if (!(await adopt(mayAdopt))) await begin()
       }),
     place: (how, jobs) => inChunks(jobs, chunk => step(mine => index.place(mine, how, chunk))),
     remove: ids => inChunks(ids, chunk => step(mine => index.remove(mine, chunk))),

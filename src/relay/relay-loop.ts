@@ -95,6 +95,8 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
   const queuesOfLimit = new Map<number, Set<string>>()
   /** Generations that workers have been told of. */
   const lively = new Set<string>()
+  /** Queues that were not open when rows were read. */
+  const passedBy = new Set<string>()
   const seen = new Map<string, { queued: number; taken: number }>()
   /** To be read again: what the audit found, and what was taken and not claimed. */
   const audited = new Map<JobId, 'relay' | 'audit'>()
@@ -152,7 +154,9 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
   const openQueue = async (queue: QueueRelay, mayAdopt: boolean) => {
     for (let tries = 1; !isStopped && !queue.isOpen; tries++) {
       try {
-        await queue.open(mayAdopt)
+        for (const [lane, { queue: name }] of facts) if (name === queue.name) facts.delete(lane)
+        await queue.open(() => mayAdopt && !passedBy.has(queue.name))
+        passedBy.delete(queue.name)
       } catch (error) {
         if (error instanceof FencedError) await settleFence(error)
         else logger.info({ err: error, queue: queue.name }, 'could not open the queue in Redis; trying again')
@@ -248,11 +252,18 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
       byQueue.set(name, jobs)
       jobs[again.get(job.id) === 'audit' ? 'audit' : 'relay'].push(job)
     }
+    for (const queue of queues.values()) {
+      if (queue.isOpen || read.rows.length === 0) continue
+      // These rows are forgotten without it: it must not go on with what Redis holds, and read what it may have passed.
+      passedBy.add(queue.name)
+      const jobs = byQueue.get(queue.name)
+      queue.wantMore([...(jobs?.relay ?? []), ...(jobs?.audit ?? [])].map(job => job.lane))
+    }
     await Promise.all(
       [...queues.values()].map(queue =>
         withQueue(queue, async () => {
           if (changed.has(queue.name)) {
-            await queue.open(false)
+            await queue.open(() => false)
             return
           }
           const jobs = byQueue.get(queue.name)

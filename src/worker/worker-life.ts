@@ -456,6 +456,8 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     for (const timer of leaseChecks) clearTimeout(timer)
     loop.stopClaiming()
     clearTimeout(directSoon)
+    // At once: whoever takes no more must not be rung for others.
+    const pathClosed = closePath()
     // A claim under way may still bring jobs: they are given back at once.
     await allReported(deadlineMs)
     for (const run of runs.values()) run.abort(new LongshoreError('WORKER_STOPPED', 'the worker is stopping'))
@@ -469,7 +471,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     if (unsettled)
       logger.error('stopping with runs that could not be settled: somebody holds them, or Postgres is away')
     loop.close()
-    await Promise.all([heartbeat.stop(), upkeep.stop(), closePath()])
+    await Promise.all([heartbeat.stop(), upkeep.stop(), pathClosed])
     // The row of a dead life goes when its jobs have been rescued.
     if (!isDead) await unregister()
     await listener.close()

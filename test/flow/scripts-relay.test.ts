@@ -50,7 +50,10 @@ describe('fences', () => {
     const step = queue.step()
     expect((await queue.place(step, 'relay', [job('a')])).code).toBe('FENCED')
     expect((await queue.beat(step, QUEUE, 1000)).code).toBe('FENCED')
-    expect(await queue.adopt({ epoch: '2', generation, seq }, SIZES)).toMatchObject({ code: 'FENCED', epoch: '3' })
+    expect(await queue.adopt({ epoch: '2', generation, seq }, SIZES)).toMatchObject({
+      code: 'FENCED',
+      epoch: '3',
+    })
     expect(await queue.beginGeneration('2', 'g2', SPREAD, SIZES)).toEqual({ code: 'FENCED', epoch: '3' })
     expect((await queue.place({ ...step, epoch: '3' }, 'relay', [job('a')])).code).toBe('OK')
   })
