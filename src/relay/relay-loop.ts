@@ -140,6 +140,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
       await work(queue)
     } catch (error) {
       if (error instanceof FencedError) await settleFence(error)
+      if (!queue.isOpen) reopen(queue, false)
     }
   }
 
