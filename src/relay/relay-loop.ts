@@ -150,12 +150,16 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
   }
 
   const openQueue = async (queue: QueueRelay, mayAdopt: boolean) => {
+    let isAhead = false // Redis has seen what Postgres has not: nothing there is to be gone on with
     for (let tries = 1; !isStopped && !queue.isOpen; tries++) {
       try {
-        await queue.open(mayAdopt)
+        await queue.open(mayAdopt && !isAhead)
       } catch (error) {
-        if (error instanceof FencedError) await settleFence(error)
-        else logger.info({ err: error, queue: queue.name }, 'could not open the queue in Redis; trying again')
+        if (error instanceof FencedError) {
+          isAhead = true
+          await settleFence(error)
+        } else
+          logger.info({ err: error, queue: queue.name }, 'could not open the queue in Redis; trying again')
         await pause(pauseMs(tries, PAUSES), undefined, { signal: stopping.signal }).catch(() => undefined)
       }
     }
