@@ -138,6 +138,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
       await work(queue)
     } catch (error) {
       if (error instanceof FencedError) await settleFence(error)
+      else if (queue.isOpen) logger.info({ err: error, queue: queue.name }, 'reading on failed; trying again')
     }
   }
 
@@ -286,6 +287,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
           for (const lane of lanes) {
             const known = facts.get(lane)
             if (known) await queue.refill(known)
+            else queue.forget(lane)
           }
           if (queue.lowLanes.size > 0) hasMore = true
           if (queue.isLive && !lively.has(queue.generation)) {
