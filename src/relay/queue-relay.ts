@@ -70,6 +70,8 @@ export interface QueueRelay {
   refill(lane: LaneDescription): Promise<void>
   beat(): Promise<Beat | undefined>
   wantMore(lanes: readonly number[]): void
+  /** Postgres knows of no such lane. */
+  forget(lane: number): void
   lanePage: (lane: number, from: Place, most: number) => ReturnType<QueueIndex['lanePage']>
 }
 
@@ -196,6 +198,23 @@ export function createQueueRelay(options: {
     return true
   }
 
+  const readOn = async (lane: LaneDescription) => {
+    // Where all of it was in, a better job may have pushed the tail out since.
+    const known = bounds.has(lane.lane) ? bounds.get(lane.lane) : START
+    const from = known ?? (await index.lanePage(generation, lane.lane, START, 1)).bound
+    if (from) {
+      const most = Math.min(MOST_ITEMS, Math.max(1, Math.ceil(options.sizes.window / 2)))
+      const jobs = await readLane(pool, schema, lane.lane, from, most + 1)
+      // The first that stays outside, or none: then all of the lane is in Redis.
+      const bound = jobs[most] ?? null
+      const { code, bound: now } = await step(mine =>
+        index.refill(mine, lane, from, bound, jobs.slice(0, most)),
+      )
+      bounds.set(lane.lane, now)
+      if (code === 'MOVED' && now) lowLanes.add(lane.lane)
+    }
+  }
+
   return {
     name,
     root: index.root,
@@ -215,7 +234,12 @@ export function createQueueRelay(options: {
     bounds,
     open: mayAdopt =>
       serially(async () => {
-        if (!(await adopt(mayAdopt))) await begin()
+        try {
+          if (!(await adopt(mayAdopt))) await begin()
+        } catch (error) {
+          close(error) // Postgres may know of the next one already
+          throw error
+        }
       }),
     place: (how, jobs) => inChunks(jobs, chunk => step(mine => index.place(mine, how, chunk))),
     remove: ids => inChunks(ids, chunk => step(mine => index.remove(mine, chunk))),
@@ -228,25 +252,29 @@ export function createQueueRelay(options: {
       spread = next
       logger.info({ queue: name, ...next }, 'jobs of this queue are spread by another rule')
     },
-    unregister: worker => serially(() => index.unregister(worker)),
+    unregister: worker =>
+      serially(async () => {
+        try {
+          return await persistently(() => index.unregister(worker))
+        } catch (error) {
+          close(error) // its outbox row will be gone
+          throw error
+        }
+      }),
     async refill(lane) {
       lowLanes.delete(lane.lane)
-      // Where all of it was in, a better job may have pushed the tail out since.
-      const known = bounds.has(lane.lane) ? bounds.get(lane.lane) : START
-      const from = known ?? (await index.lanePage(generation, lane.lane, START, 1)).bound
-      if (from) {
-        const most = Math.min(MOST_ITEMS, Math.max(1, Math.ceil(options.sizes.window / 2)))
-        const jobs = await readLane(pool, schema, lane.lane, from, most + 1)
-        // The first that stays outside, or none: then all of the lane is in Redis.
-        const bound = jobs[most] ?? null
-        const { code, bound: now } = await step(mine =>
-          index.refill(mine, lane, from, bound, jobs.slice(0, most)),
-        )
-        bounds.set(lane.lane, now)
-        if (code === 'MOVED' && now) lowLanes.add(lane.lane)
+      try {
+        await readOn(lane)
+      } catch (error) {
+        lowLanes.add(lane.lane) // nothing else would ask for it
+        throw error
       }
       rebuilt++
       if (isRebuilding && (lowLanes.size === 0 || rebuilt >= FIRST_LANES)) isRebuilding = false
+    },
+    forget(lane) {
+      lowLanes.delete(lane)
+      if (lowLanes.size === 0) isRebuilding = false
     },
     async beat() {
       return serially(async () => {

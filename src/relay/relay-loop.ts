@@ -140,6 +140,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
       await work(queue)
     } catch (error) {
       if (error instanceof FencedError) await settleFence(error)
+      else if (queue.isOpen) logger.info({ err: error, queue: queue.name }, 'reading on failed; trying again')
       if (!queue.isOpen) reopen(queue, false)
     }
   }
@@ -153,14 +154,18 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
   }
 
   const openQueue = async (queue: QueueRelay, mayAdopt: boolean) => {
+    let isAhead = false // Redis has seen what Postgres has not: nothing there is to be gone on with
     for (let tries = 1; !isStopped && !queue.isOpen; tries++) {
       try {
         for (const [lane, { queue: name }] of facts) if (name === queue.name) facts.delete(lane)
-        await queue.open(() => mayAdopt && !passedBy.has(queue.name))
+        await queue.open(() => mayAdopt && !isAhead && !passedBy.has(queue.name))
         passedBy.delete(queue.name)
       } catch (error) {
-        if (error instanceof FencedError) await settleFence(error)
-        else logger.info({ err: error, queue: queue.name }, 'could not open the queue in Redis; trying again')
+        if (error instanceof FencedError) {
+          isAhead = true
+          await settleFence(error)
+        } else
+          logger.info({ err: error, queue: queue.name }, 'could not open the queue in Redis; trying again')
         await pause(pauseMs(tries, PAUSES), undefined, { signal: stopping.signal }).catch(() => undefined)
       }
     }
@@ -305,6 +310,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
           for (const lane of lanes) {
             const known = facts.get(lane)
             if (known) await queue.refill(known)
+            else queue.forget(lane)
           }
           if (queue.lowLanes.size > 0) hasMore = true
           if (queue.isLive && !lively.has(queue.generation)) {

@@ -17,7 +17,7 @@ it('[S10] a bell that nobody heard is found without a person, also by the only w
   const producer = deployment.producer({ tasks: [task], redis: redis.url })
   await producer.enqueue(task, 0)
   await done.reached(1)
-  for (let round = 2; round <= 6; round++) {
+  for (let round = 2; round <= 4; round++) {
     await eventually('it waits to be rung', async () => {
       const idle = await redis.command('ZCARD', await redis.key(database, 'idle'))
       return idle === 1 && worker.path === 'redis'
@@ -27,12 +27,12 @@ it('[S10] a bell that nobody heard is found without a person, also by the only w
     await Promise.all([cut, producer.enqueue(task, round)])
     await done.reached(round)
   }
-  expect(await deployment.runs()).toHaveLength(6)
+  expect(await deployment.runs()).toHaveLength(4)
 })
 
 it('[S10] a bell that was swallowed on the way is found, though every connection is well', async () => {
   const done = counter()
-  const worker = await deployment.worker({ handlers: [task.handle(() => done.add())] })
+  await deployment.worker({ handlers: [task.handle(() => done.add())] })
   const producer = deployment.producer({ tasks: [task] })
   await producer.enqueue(task, 0)
   await done.reached(1)
@@ -42,5 +42,4 @@ it('[S10] a bell that was swallowed on the way is found, though every connection
   await redis.command('DEL', idle)
   await producer.enqueue(task, 1)
   await done.reached(2)
-  expect(worker.path).toBe('redis')
 })

@@ -5,6 +5,7 @@ import { useDeployment } from '../support/deployment.ts'
 import { mostAtOnce } from '../support/journal.ts'
 import { useRedis } from '../support/own-redis.ts'
 import { counter, eventually } from '../support/signals.ts'
+import { pauseAt, weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const redis = useRedis()
@@ -94,5 +95,31 @@ describe('Redis emptied while nobody has anything to do', () => {
       await producer.enqueue(limited, round)
       await done.reached(round)
     }
+  })
+})
+
+describe('Redis emptied, and Postgres breaks the connection on which a lane is read in', () => {
+  it('[X2] [S10] the lane is read again, and workers come back', async () => {
+    const done = counter()
+    const worker = await deployment.worker({ handlers: [limited.handle(() => done.add())] })
+    const producer = deployment.producer({ tasks: [limited] })
+    const blocker = await database.connect()
+    const pause = { name: 'read_lane', remove: '\nbegin\n', replacement: `\nbegin\n  ${pauseAt(4713)}\n` }
+    await weakened(database, [pause], async () => {
+      await blocker.query('select pg_advisory_lock(4713)')
+      await redis.command('FLUSHALL')
+      await eventually('the read is broken', async () => {
+        const rows = await database.rows(
+          `select pg_terminate_backend(pid) from pg_stat_activity
+           where datname = current_database() and wait_event = 'advisory' and query like '%read_lane%'`,
+        )
+        return rows.length > 0
+      })
+      await eventually('jobs come straight from Postgres', async () => worker.path === 'direct')
+      await blocker.query('select pg_advisory_unlock(4713)')
+    })
+    await eventually('jobs come through Redis again', async () => worker.path === 'redis')
+    await producer.enqueueMany(limited, numbers(20))
+    await done.reached(20)
   })
 })

@@ -48,20 +48,17 @@ describe('Redis', () => {
     expect(await deployment.runs()).toHaveLength(720)
   })
 
-  it('[S10] forgets its scripts: they are loaded again, and nobody leaves the way', async () => {
+  it('[S10] forgets its scripts: they are loaded again, and what it holds is gone on with', async () => {
     const done = counter()
-    const worker = await deployment.worker({ handlers: [task.handle(() => done.add())] })
+    await deployment.worker({ handlers: [task.handle(() => done.add())] })
     const producer = deployment.producer({ tasks: [task], redis: redis.url })
     const generation = (await redis.root(database))?.generation
-    let hasLeft = false
     for (let round = 1; round <= 10; round++) {
       await redis.command('SCRIPT', 'FLUSH')
       await producer.enqueueMany(task, numbers(50))
       await done.reached(50 * round)
-      hasLeft ||= worker.path !== 'redis'
     }
     await allEnd()
-    expect(hasLeft).toBe(false)
     expect((await redis.root(database))?.generation).toBe(generation)
     expect(await deployment.runs()).toHaveLength(500)
   })
