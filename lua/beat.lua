@@ -25,15 +25,29 @@ for at = 1, #slots, 2 do
     turns[#turns + 1] = redis.call('HGET', prefix .. 'turns', slots[at]) or '0'
   end
 end
+-- A job that stood first at the last beat too, beside idle workers: its bell got lost. One that came since may still be on its way.
+local stood = {}
+local known = redis.call('HGETALL', prefix .. 'stood')
+for at = 1, #known, 2 do stood[known[at]] = known[at + 1] end
+local stands = {}
+local function look(kind, name, home)
+  local first = redis.call('ZRANGE', home, 0, 0)[1]
+  if not first then return end
+  stands[#stands + 1] = name
+  stands[#stands + 1] = first
+  if stood[name] == first then ring(kind) end
+end
 if redis.call('EXISTS', prefix .. 'idle') == 1 then
   local kinds = redis.call('HGETALL', prefix .. 'kinds')
   for at = 1, #kinds, 2 do
     local kind = cjson.decode(kinds[at + 1])
     local number = kinds[at]
-    if kind.isPlain and redis.call('EXISTS', prefix .. 'lane:' .. number) == 1 then ring(number) end
+    if kind.isPlain then look(number, number, prefix .. 'lane:' .. number) end
     local head = kind.hasLimits and redis.call('ZRANGE', prefix .. 'heads:' .. number, 0, 0)[1]
     local lane = head and lane_of(head)
-    if lane and free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 then ring(number) end
+    if lane and free_of(lane.limit) > 0 and free_of(lane.key_limit) > 0 then look(number, number .. ' limited', lane.home) end
   end
 end
+if #known > 0 then redis.call('DEL', prefix .. 'stood') end
+bulk('HSET', prefix .. 'stood', stands)
 return { 'OK', overdue, full, turns, redis.call('SMEMBERS', prefix .. 'low'), redis.call('HLEN', prefix .. 'jobs'), #taken / 2, bells }
