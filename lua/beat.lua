@@ -27,12 +27,32 @@ for at = 1, #slots, 2 do
     turns[#turns + 1] = redis.call('HGET', prefix .. 'turns', slots[at]) or '0'
   end
 end
+-- Whoever was rung and has not come for a second did not hear it, and is idle again.
+for _, worker in ipairs(redis.call('ZRANGE', prefix .. 'rung', '-inf', now_ms - 1000, 'BYSCORE')) do
+  redis.call('ZREM', prefix .. 'rung', worker)
+  if redis.call('HEXISTS', prefix .. 'workers', worker) == 1 then redis.call('ZADD', prefix .. 'idle', 'NX', 0, worker) end
+end
+-- A job that stood first at the last beat too, beside idle workers: its bell got lost. One that came since may still be on its way.
+local stood = {}
+local known = redis.call('HGETALL', prefix .. 'stood')
+for at = 1, #known, 2 do stood[known[at]] = known[at + 1] end
+local stands = {}
+local function look(kind, name, home)
+  local first = redis.call('ZRANGE', home, 0, 0)[1]
+  if not first then return end
+  stands[#stands + 1] = name
+  stands[#stands + 1] = first
+  if stood[name] == first then ring(kind) end
+end
 if redis.call('EXISTS', prefix .. 'idle') == 1 then
   for _, kind in ipairs(redis.call('HKEYS', prefix .. 'kinds')) do
     local lane = lane_of(kind)
-    if lane and lane.is_plain and redis.call('EXISTS', lane.home) == 1 then ring(kind) end
+    if lane and lane.is_plain then look(kind, kind, lane.home) end
     local head = redis.call('ZRANGE', prefix .. 'heads:' .. kind, 0, 0)[1]
-    if head then ring_limited(lane_at_head(head), 1) end
+    local limited = head and lane_at_head(head)
+    if limited and has_slots(limited) then look(kind, kind .. ' limited', limited.home) end
   end
 end
+if #known > 0 then redis.call('DEL', prefix .. 'stood') end
+bulk('HSET', prefix .. 'stood', stands)
 return { 'OK', overdue, full, turns, redis.call('SMEMBERS', prefix .. 'low'), redis.call('HLEN', jobs_key), #taken / 2, bells }

@@ -18,6 +18,7 @@
 if not generation or generation ~= arg.generation then return { 'LOST' } end
 if redis.call('HEXISTS', prefix .. 'workers', arg.worker) == 0 then return { 'UNKNOWN' } end
 local limit = tonumber(arg.limit)
+if limit > 0 then redis.call('ZREM', prefix .. 'rung', arg.worker) end
 local me = worker_of(arg.worker)
 if tonumber(arg.running) ~= me.running then
   me.running = tonumber(arg.running)

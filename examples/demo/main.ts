@@ -70,7 +70,7 @@ try {
   const progress = showProgress(client)
   const refs: JobRef[] = []
   const ended = (some: JobRef[]) =>
-    Promise.all(some.map(ref => producer.waitFor(ref as JobRef<unknown>, { timeout: '20s' })))
+    Promise.all(some.map(ref => producer.waitFor(ref as JobRef<unknown>, { timeout: '60s' })))
 
   await client.query('create table if not exists uploads (image int primary key)')
   for (let image = 0; image < 40; image++) {
@@ -128,7 +128,7 @@ try {
   const fromSql = String(sql.rows[0]?.id)
   await progress.note('reminders due over a second, three doomed jobs, and one enqueued from plain SQL')
 
-  const all = [...(await ended(refs)), await producer.waitFor(fromSql, { timeout: '20s' })]
+  const all = [...(await ended(refs)), await producer.waitFor(fromSql, { timeout: '60s' })]
   progress.stop()
   const report = await audit(client, {
     ended: all,

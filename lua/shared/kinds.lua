@@ -63,6 +63,7 @@ local function disconnect(worker)
   redis.call('DEL', queue, prefix .. 'worker:' .. worker)
   redis.call('HDEL', prefix .. 'workers', worker)
   redis.call('ZREM', prefix .. 'idle', worker)
+  redis.call('ZREM', prefix .. 'rung', worker)
   workers[worker] = nil
   return alone
 end

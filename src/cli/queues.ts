@@ -50,10 +50,9 @@ export function addQueuesCommand(program: Command): void {
     const found = await readQueueSettings(where)
     const shown = queue === undefined ? found : found.filter(({ name }) => name === queue)
     if (options.json) process.stdout.write(`${JSON.stringify({ schema: options.schema, queues: shown })}\n`)
+    else if (shown.length > 0) process.stdout.write(`${shown.map(describe).join('\n')}\n`)
     else
-      process.stdout.write(
-        shown.length > 0 ? `${shown.map(describe).join('\n')}\n` : 'there are no queues yet\n',
-      )
+      process.stdout.write(queue === undefined ? 'there are no queues yet\n' : `there is no queue ${queue}\n`)
   })
 }
 

@@ -40,8 +40,6 @@ interface Queue {
 /** A relay beats three times a second. */
 const STALE_MS = 1500
 const LOOK_MS = 250
-/** An idle worker takes by itself that often: a bell can be lost, and Redis rings once. It costs Postgres nothing. */
-const UNRUNG_MS = 2000
 /** After this long without a sound the connection is taken for dead. */
 const DEAF_MS = 5000
 /** What somebody holds is offered again after a while: whoever holds it may do so for minutes. */
@@ -87,7 +85,6 @@ export function createRedisPath(options: {
   let isOpen = false
   let isClosed = false
   let heardAt = performance.now()
-  let tookAt = performance.now()
   let first = 0 // the queue whose turn it is
   /** Runs under limits that were taken here: their slots are given back here. */
   const limitedRuns = new Map<string, { queue: Queue; lane: number }>()
@@ -145,10 +142,6 @@ export function createRedisPath(options: {
 
   const watch = setInterval(() => {
     review()
-    if (isOpen && performance.now() - tookAt > UNRUNG_MS) {
-      tookAt = performance.now()
-      options.onBell()
-    }
     if (performance.now() - heardAt < DEAF_MS) return
     heardAt = performance.now()
     store.resubscribe()
@@ -241,7 +234,6 @@ export function createRedisPath(options: {
         countUp(counts, run.lane, 1)
       }
     }
-    if (limit > 0) tookAt = performance.now()
     const ids: JobId[] = []
     const lanes: number[] = []
     const from: Queue[] = []

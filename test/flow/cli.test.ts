@@ -1,9 +1,10 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
 import { createProducer, defineTask } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
+import { eventually } from '../support/signals.ts'
 import { type Cli, spawnCli } from '../support/spawn-cli.ts'
 
 const database = useDatabase({ isEmpty: true })
@@ -33,7 +34,7 @@ describe('longshore', () => {
   it('tells what it can do, and its version', async () => {
     const help = await run(['--help'])
     expect(help.code).toBe(0)
-    for (const command of ['migrate', 'properties', 'relay', 'worker', 'dev'])
+    for (const command of ['migrate', 'properties', 'queues', 'relay', 'worker', 'dev'])
       expect(help.stdout).toContain(command)
     expect((await run(['--version'])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
   })
@@ -49,7 +50,7 @@ describe('longshore', () => {
   })
 
   it('ends with 2 and says what to set when no database is given', async () => {
-    for (const command of [['migrate'], ['properties'], ['relay'], ['worker', 'x.js']]) {
+    for (const command of [['migrate'], ['properties'], ['queues'], ['relay'], ['worker', 'x.js']]) {
       const { code, stderr } = await run(command, {})
       expect(code).toBe(2)
       expect(stderr).toContain('set DATABASE_URL [CONFIG_INVALID]')
@@ -166,6 +167,76 @@ describe('longshore', () => {
     expect(await leads()).toBe(false)
   })
 
+  it('[D1] queues shows how queues are spread, and sets it for one', async () => {
+    await database.rows('delete from longshore.queues')
+    const set = await run(['queues', 'mail', '--schedule-mode', 'balanced', '--balance-strategy', 'random'])
+    expect(set.stdout).toBe('mail: balanced, random\n')
+    await run(['queues', 'films', '--fanout-width', '3'])
+    const [all, json, nothing] = await Promise.all([
+      run(['queues']),
+      run(['queues', 'films', '--json']),
+      run(['queues', 'nothing']),
+    ])
+    expect(all.stdout.split('\n')).toEqual(
+      expect.arrayContaining(['films: width 3', 'mail: balanced, random']),
+    )
+    expect(JSON.parse(json.stdout)).toEqual({
+      schema: 'longshore',
+      queues: [{ name: 'films', mode: null, strategy: null, width: 3 }],
+    })
+    expect(nothing.stdout).toBe('there is no queue nothing\n')
+    expect((await run(['queues', 'mail', '--default'])).stdout).toBe("mail: the relay's own settings\n")
+    await database.rows('delete from longshore.queues')
+  })
+
+  it('[X8] relay serves its metrics, and says where', async () => {
+    const producer = createProducer({ postgres: database.url })
+    await producer.enqueueMany(defineTask<number>({ name: 'measured', queue: 'measured' }), [1, 2, 3])
+    const relay = longshore(['relay', '--metrics-port', '0'], {
+      DATABASE_URL: database.url,
+      REDIS_URL: inject('redisUrl'),
+    })
+    await relay.says('/metrics')
+    const url = /metrics at (http:\/\/127\.0\.0\.1:\d+\/metrics)/.exec(relay.said())?.[1] ?? ''
+    const scrape = async () => {
+      const response = await fetch(url)
+      expect(response.headers.get('content-type')).toContain('text/plain')
+      return parseMetrics(await response.text())
+    }
+    await eventually(
+      'the queue is in Redis',
+      async () => figure(await scrape(), 'longshore_relay_queue_jobs', { queue: 'measured' }) === 3,
+    )
+    const [before] = await database.rows<{ generation: string }>(
+      "select generation from longshore.relayed where queue = 'measured'",
+    )
+    await producer.enqueueMany(defineTask<number>({ name: 'measured', queue: 'measured' }), [4, 5])
+    await eventually('five are there', async () => {
+      const metrics = await scrape()
+      return figure(metrics, 'longshore_relay_queue_jobs', { queue: 'measured' }) === 5
+    })
+    const metrics = await scrape()
+    expect(figure(metrics, 'longshore_relay_is_leader')).toBe(1)
+    expect(figure(metrics, 'longshore_relay_lag_seconds')).toBeGreaterThanOrEqual(0)
+    expect(figure(metrics, 'longshore_relay_applied_total')).toBeGreaterThan(0)
+    const labels = { queue: 'measured', generation: String(before?.generation) }
+    expect(figure(metrics, 'longshore_relay_queue_is_live', labels)).toBe(1)
+    expect((await fetch(url.replace('/metrics', '/'))).status).toBe(404)
+
+    // A second one stands by; the same port is refused, and nothing is left running.
+    const port = new URL(url).port
+    const taken = await run(['relay', '--metrics-port', port])
+    expect(taken.stderr).toContain(`metrics cannot be served on port ${port}`)
+    expect(taken.code).toBe(2)
+    const none = await run(['relay', '--metrics-port', 'http'])
+    expect(none.stderr).toContain('the port of the metrics must be a whole number from 0 to 65535; got NaN')
+    expect(none.code).toBe(2)
+
+    relay.child.kill('SIGTERM')
+    expect((await relay.ended).code).toBe(0)
+    await producer.close()
+  })
+
   it('dev gives a migrated Postgres and a Redis, and takes them along when it ends', async () => {
     const dev = longshore(['dev'], {})
     await dev.says('export REDIS_URL=')
@@ -178,3 +249,28 @@ describe('longshore', () => {
     expect((await run(['migrate'], { DATABASE_URL: url })).stderr).toContain('ECONNREFUSED')
   })
 })
+
+interface Metric {
+  name: string
+  labels: Record<string, string>
+  value: number
+}
+
+/** The text format of Prometheus, as far as gauges go. */
+function parseMetrics(text: string): Metric[] {
+  return text
+    .split('\n')
+    .filter(line => line !== '' && !line.startsWith('#'))
+    .map(line => {
+      const [, name = '', labels = '', value = ''] = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? []
+      const pairs = [...labels.matchAll(/(\w+)="([^"]*)"/g)].map(([, key = '', text = '']) => [key, text])
+      return { name, labels: Object.fromEntries(pairs), value: Number(value) }
+    })
+}
+
+function figure(metrics: Metric[], name: string, labels: Record<string, string> = {}): number | undefined {
+  return metrics.find(
+    metric =>
+      metric.name === name && Object.entries(labels).every(([key, text]) => metric.labels[key] === text),
+  )?.value
+}
