@@ -17,7 +17,7 @@ local overdue = {}
 local taken = redis.call('HGETALL', taken_key)
 for at = 1, #taken, 2 do
   local since = string.match(taken[at + 1], '^%S+ (%S+)')
-  if #overdue < 1000 and tonumber(now_ms) - tonumber(since) > tonumber(arg.overdueMs) then overdue[#overdue + 1] = taken[at] end
+  if since and #overdue < 1000 and tonumber(now_ms) - tonumber(since) > tonumber(arg.overdueMs) then overdue[#overdue + 1] = taken[at] end
 end
 local full, turns = {}, {}
 local slots = redis.call('HGETALL', prefix .. 'slots')
@@ -35,4 +35,4 @@ if redis.call('EXISTS', prefix .. 'idle') == 1 then
     if head then ring_limited(lane_at_head(head), 1) end
   end
 end
-return { 'OK', overdue, full, turns, redis.call('SMEMBERS', prefix .. 'low'), redis.call('HLEN', jobs_key), #taken / 2, bells }
+return { 'OK', overdue, full, turns, redis.call('SMEMBERS', prefix .. 'low'), redis.call('HLEN', jobs_key) - 1, #taken / 2 - 1, bells }

@@ -41,6 +41,9 @@ local function bulk(command, key, members)
   end
 end
 
+--- Redis searches a hash of up to 512 short values from its beginning. One long value, under an empty name, makes it a table.
+local function make_table(key) redis.call('HSET', key, '', string.rep('-', 100)) end
+
 local gathered = {}
 --- ZADD or HSET, by `write_gathered`: whoever reads what is gathered calls that first.
 local function gather(command, key, one, other)
