@@ -13,11 +13,11 @@
 if generation and tonumber(arg.epoch) < tonumber(state[2]) then return { 'FENCED' } end
 if not generation or generation ~= arg.generation or tonumber(state[3]) ~= tonumber(arg.seq) then return { 'LOST' } end
 redis.call('PUBLISH', deployment .. ':beat', generation .. ' ' .. arg.queue)
-local overdue = {}
+local overdue, now_ms = {}, now() / 1000
 local taken = redis.call('HGETALL', taken_key)
 for at = 1, #taken, 2 do
   local since = string.match(taken[at + 1], '^%S+ (%S+)')
-  if since and #overdue < 1000 and tonumber(now_ms) - tonumber(since) > tonumber(arg.overdueMs) then overdue[#overdue + 1] = taken[at] end
+  if since and #overdue < 1000 and now_ms - tonumber(since) > tonumber(arg.overdueMs) then overdue[#overdue + 1] = taken[at] end
 end
 local full, turns = {}, {}
 local slots = redis.call('HGETALL', prefix .. 'slots')

@@ -242,7 +242,7 @@ local numbers = {}
 if #picked > 0 then
   local by_lane, by_holder, records, held = {}, {}, {}, {}
   local has_copies = redis.call('HLEN', held_key) > 1
-  local mine = me.id .. ' ' .. now_ms .. ' '
+  local mine = me.id .. ' ' .. string.format('%.0f', math.floor(now() / 1000)) .. ' '
   for first = 1, #picked, 1000 do
     local last = math.min(first + 999, #picked)
     local jobs = redis.call('HMGET', jobs_key, unpack(picked, first, last))
@@ -284,7 +284,7 @@ if limit > 0 then
     set_worker_bound(me, '-1', '')
   end
   if #picked < limit then
-    redis.call('ZADD', prefix .. 'idle', 'NX', clock[1] * 1000000 + clock[2], me.id)
+    redis.call('ZADD', prefix .. 'idle', 'NX', string.format('%.0f', now()), me.id)
   else
     redis.call('ZREM', prefix .. 'idle', me.id)
   end

@@ -56,7 +56,7 @@ local function choose(found)
   elseif strategy == 'random' then
     if not is_seeded then
       -- Where integers have 32 bits, all larger seeds are the same.
-      math.randomseed((clock[1] * 1000000 + clock[2]) % 2147483647)
+      math.randomseed(now() % 2147483647)
       is_seeded = true
     end
     for at = #found, 2, -1 do

@@ -14,8 +14,12 @@ local prefix = root .. ':' .. tostring(generation) .. ':'
 local jobs_key, held_key, taken_key = prefix .. 'jobs', prefix .. 'held', prefix .. 'taken'
 -- The part before the queue's own: channels are not bound to a slot.
 local deployment = string.match(root, '^(.-):{')
-local clock = redis.call('TIME')
-local now_ms = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
+
+--- In microseconds.
+local function now()
+  local clock = redis.call('TIME')
+  return clock[1] * 1000000 + clock[2]
+end
 
 --- Of a place whose score is known as a number, against the bound of a lane or a worker.
 local function is_before_bound(value, id, bounded)
