@@ -10,7 +10,8 @@ export async function watchTakes(redisUrl: string, database: TestDatabase) {
   monitor.on('monitor', (_: string, [command = '', key = '', ...fields]: string[]) => {
     if (command.toUpperCase() !== 'HSET' || !key.endsWith(':taken')) return
     if (!key.startsWith(`longshore:${row?.deployment}:`)) return
-    for (let at = 0; at < fields.length; at += 2) ids.push(fields[at] as string)
+    // The entry without a name is there from the beginning.
+    for (let at = 0; at < fields.length; at += 2) if (fields[at]) ids.push(fields[at] as string)
   })
   return {
     /** What has been taken so far. */
