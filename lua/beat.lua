@@ -13,11 +13,11 @@
 if generation and tonumber(arg.epoch) < tonumber(state[2]) then return { 'FENCED' } end
 if not generation or generation ~= arg.generation or tonumber(state[3]) ~= tonumber(arg.seq) then return { 'LOST' } end
 redis.call('PUBLISH', deployment .. ':beat', generation .. ' ' .. arg.queue)
-local overdue = {}
+local overdue, now_ms = {}, now() / 1000
 local taken = redis.call('HGETALL', taken_key)
 for at = 1, #taken, 2 do
   local since = string.match(taken[at + 1], '^%S+ (%S+)')
-  if #overdue < 1000 and tonumber(now_ms) - tonumber(since) > tonumber(arg.overdueMs) then overdue[#overdue + 1] = taken[at] end
+  if since and #overdue < 1000 and now_ms - tonumber(since) > tonumber(arg.overdueMs) then overdue[#overdue + 1] = taken[at] end
 end
 local full, turns = {}, {}
 local slots = redis.call('HGETALL', prefix .. 'slots')
@@ -28,7 +28,7 @@ for at = 1, #slots, 2 do
   end
 end
 -- Whoever was rung and has not come for a second did not hear it, and is idle again.
-for _, worker in ipairs(redis.call('ZRANGE', prefix .. 'rung', '-inf', now_ms - 1000, 'BYSCORE')) do
+for _, worker in ipairs(redis.call('ZRANGE', prefix .. 'rung', '-inf', math.floor(now_ms) - 1000, 'BYSCORE')) do
   redis.call('ZREM', prefix .. 'rung', worker)
   if redis.call('HEXISTS', prefix .. 'workers', worker) == 1 then redis.call('ZADD', prefix .. 'idle', 'NX', 0, worker) end
 end
@@ -55,4 +55,4 @@ if redis.call('EXISTS', prefix .. 'idle') == 1 then
 end
 if #known > 0 then redis.call('DEL', prefix .. 'stood') end
 bulk('HSET', prefix .. 'stood', stands)
-return { 'OK', overdue, full, turns, redis.call('SMEMBERS', prefix .. 'low'), redis.call('HLEN', jobs_key), #taken / 2, bells }
+return { 'OK', overdue, full, turns, redis.call('SMEMBERS', prefix .. 'low'), redis.call('HLEN', jobs_key) - 1, #taken / 2 - 1, bells }

@@ -12,4 +12,5 @@ if generation and tonumber(arg.epoch) < tonumber(state[2]) then return { 'FENCED
 redis.call('DEL', root)
 redis.call('HSET', root, 'generation', arg.generation, 'epoch', arg.epoch, 'seq', '0', 'width', arg.width,
   'strategy', arg.strategy, 'depth', arg.depth, 'window', arg.window)
+for _, name in ipairs({ 'jobs', 'held', 'taken' }) do make_table(root .. ':' .. arg.generation .. ':' .. name) end
 return { 'OK', generation ~= arg.generation and generation or '' }

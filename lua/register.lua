@@ -20,7 +20,7 @@ for at = 1, #kinds, 2 do
     if kind.isPlain and redis.call('EXISTS', prefix .. 'lane:' .. kinds[at]) == 1 then has_jobs = true end
   end
 end
-eligible, workers = {}, {}
+eligible, workers, with_room = {}, {}, {}
 if has_jobs then set_worker_bound(worker_of(arg.worker), '-1', '') end
 offer_again(alone)
 write_gathered()

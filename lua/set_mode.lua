@@ -19,4 +19,5 @@ for _, worker in ipairs(redis.call('HKEYS', prefix .. 'workers')) do
   set_worker_bound(me, '-1', '')
 end
 redis.call('DEL', held_key)
+make_table(held_key)
 return { 'OK', 1 }

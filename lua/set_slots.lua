@@ -16,7 +16,8 @@ if redis.call('HEXISTS', prefix .. 'slots', arg.limit) == 0 then return { 'OK', 
 if arg.turn ~= '' and (redis.call('HGET', prefix .. 'turns', arg.limit) or '0') ~= arg.turn then return { 'CHANGED', 0 } end
 local free = tonumber(arg.free)
 for _, record in ipairs(redis.call('HVALS', taken_key)) do
-  local lane = lane_of(string.match(record, '^%S+ %S+ (%S+)'))
+  local number = string.match(record, '^%S+ %S+ (%S+)')
+  local lane = number and lane_of(number)
   for _, limit in ipairs(lane and lane.limits or {}) do
     if limit == arg.limit then free = free - 1 end
   end

@@ -152,6 +152,14 @@ local function pick(id, lane)
   if lane then lane_of_picked[#picked] = lane.number end
 end
 
+--- The best of the only lane that is left, without a look at their scores: they are dear to read, and a backlog is like that.
+local function pick_from(lane)
+  for _, id in ipairs(redis.call('ZRANGE', lane.home, 0, limit - 1)) do
+    if #picked == limit then return end
+    if not is_picked[id] then pick(id, lane) end
+  end
+end
+
 if limit > 0 then
   local serves = redis.call('HMGET', me.key, 'plain', 'limited')
   plain, limited = serves[1], serves[2]
@@ -179,12 +187,17 @@ while #picked < limit do
   -- also have what others hold.
   if is_queue_done and not has_walked and (me.bound_score or width > 0) then
     has_walked = true
-    local kinds = 0
-    each(plain, function() kinds = kinds + 1 end)
+    local with_jobs = {}
     each(plain, function(kind)
       local lane = lane_of(kind)
-      if lane then begin(lane.home, lane, math.max(4, math.ceil(1.5 * limit / kinds))) end
+      if lane and size_of(lane) > 0 then with_jobs[#with_jobs + 1] = lane end
     end)
+    if width == 0 and not heap[1] and #with_jobs == 1 and not edges[2] and (edges[1] or with_jobs[1]) == with_jobs[1] then
+      pick_from(with_jobs[1])
+      break
+    end
+    local page = math.max(4, math.min(limit, math.ceil(1.5 * limit / #with_jobs)))
+    for _, lane in ipairs(with_jobs) do begin(lane.home, lane, page) end
   end
   local cursor = pop()
   if not cursor then break end
@@ -229,8 +242,8 @@ end
 local numbers = {}
 if #picked > 0 then
   local by_lane, by_holder, records, held = {}, {}, {}, {}
-  local has_copies = redis.call('EXISTS', held_key) == 1
-  local mine = me.id .. ' ' .. now_ms .. ' '
+  local has_copies = redis.call('HLEN', held_key) > 1
+  local mine = me.id .. ' ' .. string.format('%.0f', math.floor(now() / 1000)) .. ' '
   for first = 1, #picked, 1000 do
     local last = math.min(first + 999, #picked)
     local jobs = redis.call('HMGET', jobs_key, unpack(picked, first, last))
@@ -255,6 +268,7 @@ if #picked > 0 then
   for number, ids in pairs(by_lane) do
     touched[number] = true
     bulk('ZREM', prefix .. 'lane:' .. number, ids)
+    lane_of(number).size = nil
   end
   for holder, ids in pairs(by_holder) do bulk('ZREM', prefix .. 'queue:' .. holder, ids) end
   bulk('HDEL', held_key, held)
@@ -271,7 +285,7 @@ if limit > 0 then
     set_worker_bound(me, '-1', '')
   end
   if #picked < limit then
-    redis.call('ZADD', prefix .. 'idle', 'NX', clock[1] * 1000000 + clock[2], me.id)
+    redis.call('ZADD', prefix .. 'idle', 'NX', string.format('%.0f', now()), me.id)
   else
     redis.call('ZREM', prefix .. 'idle', me.id)
   end

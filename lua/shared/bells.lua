@@ -28,7 +28,7 @@ local function ring(kind)
     if may[worker] and not is_rung[worker] then
       is_rung[worker] = true
       redis.call('ZREM', prefix .. 'idle', worker)
-      redis.call('ZADD', prefix .. 'rung', now_ms, worker)
+      redis.call('ZADD', prefix .. 'rung', math.floor(now() / 1000), worker)
       redis.call('PUBLISH', deployment .. ':bell:' .. worker, '')
       bells = bells + 1
       return true

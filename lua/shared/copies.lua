@@ -56,7 +56,7 @@ local function choose(found)
   elseif strategy == 'random' then
     if not is_seeded then
       -- Where integers have 32 bits, all larger seeds are the same.
-      math.randomseed((clock[1] * 1000000 + clock[2]) % 2147483647)
+      math.randomseed(now() % 2147483647)
       is_seeded = true
     end
     for at = #found, 2, -1 do
@@ -75,13 +75,31 @@ local function choose(found)
   return chosen
 end
 
+local with_room = {}
+
+--- Who may serve a kind and has a queue for copies at all: not who works through its lanes.
+local function with_room_for(kind)
+  local found = with_room[kind]
+  if not found then
+    found = {}
+    for _, id in ipairs(eligible_for(kind)) do
+      local worker = worker_of(id)
+      if worker.bound_value ~= -1 then found[#found + 1] = worker end
+    end
+    with_room[kind] = found
+  end
+  return found
+end
+
 --- Copy a job into the queues of workers that may run it: of all that have room (width 0), or of `width` of them.
 local function copy(id, kind, score)
+  local candidates = with_room_for(kind)
+  if not candidates[1] then return end
   local found, value = {}, tonumber(score)
-  for _, worker in ipairs(eligible_for(kind)) do
-    local known = worker_of(worker)
-    if is_before_bound(value, id, known) and has_room(known, score, id) then found[#found + 1] = known end
+  for _, worker in ipairs(candidates) do
+    if is_before_bound(value, id, worker) and has_room(worker, score, id) then found[#found + 1] = worker end
   end
+  if not found[1] then return end
   if width > 0 then found = choose(found) end
   local holders = {}
   for at, worker in ipairs(found) do
@@ -89,10 +107,8 @@ local function copy(id, kind, score)
     worker.size = worker.size + 1
     holders[at] = worker.id
   end
-  if #holders > 0 then
-    gather('HSET', held_key, id, table.concat(holders, ','))
-    for _, worker in ipairs(found) do
-      if worker.size > depth then push_out_tail(worker) end
-    end
+  gather('HSET', held_key, id, table.concat(holders, ','))
+  for _, worker in ipairs(found) do
+    if worker.size > depth then push_out_tail(worker) end
   end
 end

@@ -61,7 +61,7 @@ end
 --- A ready job becomes known. `how`: 'hint' adds what is absent, 'relay' brings up to date, 'audit' also what somebody took and
 --- never claimed. Answers placed | known | taken | beyond (no room in the window) | unknown (its lane is not read in).
 local function place(id, number, score, token, how)
-  local lane = lane_of(number)
+  local lane = lanes[number] or lane_of(number)
   local taken = taken_of(id)
   if taken then
     local taken_token = string.match(taken, '%S+$')

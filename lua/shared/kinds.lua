@@ -43,7 +43,7 @@ local function add_kind(number, kind)
     end
     eligible[number] = nil
   end
-  workers = {}
+  workers, with_room = {}, {}
 end
 
 --- The worker's queue is emptied, and it serves nothing any more. Returns the jobs of which it held the last copy.
@@ -64,7 +64,7 @@ local function disconnect(worker)
   redis.call('HDEL', prefix .. 'workers', worker)
   redis.call('ZREM', prefix .. 'idle', worker)
   redis.call('ZREM', prefix .. 'rung', worker)
-  workers[worker] = nil
+  workers[worker], with_room = nil, {}
   return alone
 end
 

@@ -14,8 +14,12 @@ local prefix = root .. ':' .. tostring(generation) .. ':'
 local jobs_key, held_key, taken_key = prefix .. 'jobs', prefix .. 'held', prefix .. 'taken'
 -- The part before the queue's own: channels are not bound to a slot.
 local deployment = string.match(root, '^(.-):{')
-local clock = redis.call('TIME')
-local now_ms = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
+
+--- In microseconds.
+local function now()
+  local clock = redis.call('TIME')
+  return clock[1] * 1000000 + clock[2]
+end
 
 --- Of a place whose score is known as a number, against the bound of a lane or a worker.
 local function is_before_bound(value, id, bounded)
@@ -40,6 +44,9 @@ local function bulk(command, key, members)
     redis.call(command, key, unpack(members, first, math.min(first + 999, #members)))
   end
 end
+
+--- Redis searches a hash of up to 512 short values from its beginning. One long value, under an empty name, makes it a table.
+local function make_table(key) redis.call('HSET', key, '', string.rep('-', 100)) end
 
 local gathered = {}
 --- ZADD or HSET, by `write_gathered`: whoever reads what is gathered calls that first.

@@ -156,13 +156,15 @@ export async function readIndex(
     turn: turns.get(limit) ?? '0',
     under: await set(`under:${limit}`),
   }))
+  /** Without the entry that makes it a table. */
+  const table = async (name: string) => [...(await hash(name))].filter(([id]) => id !== '')
   const jobs: IndexSnapshot['jobs'] = new Map()
-  for (const [id, record] of await hash('jobs')) {
+  for (const [id, record] of await table('jobs')) {
     const [lane, score = '', leaseToken = ''] = record.split(' ')
     jobs.set(id, { lane: Number(lane), score, leaseToken })
   }
   const taken: IndexSnapshot['taken'] = new Map()
-  for (const [id, record] of await hash('taken')) {
+  for (const [id, record] of await table('taken')) {
     const [worker, sinceMs, lane, score = '', leaseToken = ''] = record.split(' ')
     taken.set(id, { worker: Number(worker), lane: Number(lane), leaseToken, sinceMs: Number(sinceMs), score })
   }
@@ -178,7 +180,7 @@ export async function readIndex(
     kinds,
     workers,
     jobs,
-    held: new Map([...(await hash('held'))].map(([id, holders]) => [id, toNumbers(holders)])),
+    held: new Map((await table('held')).map(([id, holders]) => [id, toNumbers(holders)])),
     taken,
     limits,
     low: await set('low'),

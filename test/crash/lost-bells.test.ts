@@ -36,9 +36,15 @@ it('[S10] a bell that was swallowed on the way is found, though every connection
   const producer = deployment.producer({ tasks: [task] })
   await producer.enqueue(task, 0)
   await done.reached(1)
-  const idle = await redis.key(database, 'idle')
+  const [idle, rung] = [await redis.key(database, 'idle'), await redis.key(database, 'rung')]
   await eventually('it waits to be rung', async () => (await redis.command('ZCARD', idle)) === 1)
   // As `ring` does it, without the bell.
+  await redis.command(
+    'ZADD',
+    rung,
+    String(Date.now()),
+    ((await redis.command('ZRANGE', idle, '0', '0')) as string[])[0] ?? '',
+  )
   await redis.command('DEL', idle)
   await producer.enqueue(task, 1)
   await done.reached(2)

@@ -204,6 +204,7 @@ export class IndexModel {
       if (!hasRoom) worker.bound = { score: job.score, id: job.id }
       return hasRoom
     })
+    if (found.length === 0) return
     const chosen = this.spread.width === 0 ? found : this.choose(found).slice(0, this.spread.width)
     for (const worker of chosen) {
       worker.queue.push(job)

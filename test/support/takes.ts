@@ -26,7 +26,8 @@ export async function watchTakes(redisUrl: string, database: TestDatabase) {
     const [command = '', key = '', ...fields] = [...line.matchAll(/"([^"]*)"/g)].map(([, text = '']) => text)
     if (command.toUpperCase() !== 'HSET' || !key.endsWith(':taken')) return
     if (!key.startsWith(`longshore:${row?.deployment}:`)) return
-    for (let at = 0; at < fields.length; at += 2) ids.push(fields[at] as string)
+    // The entry without a name is there from the beginning.
+    for (let at = 0; at < fields.length; at += 2) if (fields[at]) ids.push(fields[at] as string)
   }
   await isWatching
   return {
