@@ -36,7 +36,7 @@ async function watchSizes() {
       ])
       const sizes = (name: string, of: string[]) =>
         Promise.all(of.map(each => look.client.zcard(keys.of(`${name}:${each}`))))
-      most.jobs = Math.max(most.jobs, await look.client.hlen(keys.of('jobs')))
+      most.jobs = Math.max(most.jobs, (await look.client.hlen(keys.of('jobs'))) - 1)
       most.lane = Math.max(most.lane, ...(await sizes('lane', lanes)))
       most.queue = Math.max(most.queue, ...(await sizes('queue', workers)))
       looks++

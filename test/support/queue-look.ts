@@ -60,7 +60,8 @@ export async function lookAtQueue(
       const [width, strategy] = await client.hmget(root, 'width', 'strategy')
       return { width: String(width), strategy: String(strategy) }
     },
-    jobs: async () => client.hlen(await key('jobs')),
+    // One entry is always there.
+    jobs: async () => (await client.hlen(await key('jobs'))) - 1,
     client,
   }
 }
