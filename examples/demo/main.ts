@@ -114,7 +114,8 @@ try {
   )
   await ended(refs)
 
-  const archives = Array.from({ length: 60 }, (_, archive) => ({ archive }))
+  // More than two workers have room for: the third gets its share.
+  const archives = Array.from({ length: 120 }, (_, archive) => ({ archive }))
   refs.push(...(await producer.enqueueMany(pack, archives)))
   const held = await killWhileItWorks(client, 'cleo', children.at(-1) as ChildProcess)
   await progress.note(`worker cleo killed with -9 while it ran ${held.length} jobs: others rescue them`)
