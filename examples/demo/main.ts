@@ -5,6 +5,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { setTimeout as pause } from 'node:timers/promises'
 import { createProducer, type JobRef, migrate } from 'longshore'
 import { startPostgres, startRedis } from 'longshore/dev'
 import pg from 'pg'
@@ -161,7 +162,7 @@ async function killWhileItWorks(client: pg.Client, name: string, child: ChildPro
     )
     return rows.map(row => row.id)
   }
-  while ((await running()).length === 0);
+  while ((await running()).length === 0) await pause(5)
   child.kill('SIGKILL')
   await once(child, 'exit')
   return running()
