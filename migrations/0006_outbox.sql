@@ -8,6 +8,7 @@ alter table longshore.settings
 -- A dirty set, no log: a row names what changed, one row for each transaction of ours. The relay reads the truth of it,
 -- brings Redis up to date and deletes the row, so late commits and repetition cannot matter.
 -- `lane`, `score`: where all jobs of the row stand, if that is one place. `lanes`: those whose limits were set or removed.
+-- `hinted`: whoever commits it tells Redis by itself, so the relay need not be woken for it.
 create table longshore.outbox (
   id bigint generated always as identity primary key,
   jobs uuid[] not null default '{}',
@@ -16,6 +17,7 @@ create table longshore.outbox (
   limits int[] not null default '{}',
   lanes int[] not null default '{}',
   workers int[] not null default '{}',
+  hinted boolean not null default false,
   created_at timestamptz not null default clock_timestamp()
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 -- Ids do not compress.
@@ -55,4 +57,4 @@ begin
 end
 $$;
 create constraint trigger outbox_written after insert on longshore.outbox
-  deferrable initially deferred for each row execute function longshore.outbox_written();
+  deferrable initially deferred for each row when (not new.hinted) execute function longshore.outbox_written();

@@ -6,9 +6,9 @@
 -- neither}.
 -- p_checked: the caller cannot be sure that the ids are new (it chose them, or it tries again after an unclear
 -- failure): jobs that exist or have finished are left alone. Returns the ids of the jobs that were made, and for each shape where
--- its jobs stand and whether they are ready.
+-- its jobs stand and whether they are ready. p_hinted: the caller tells Redis of them after the commit.
 create function longshore.enqueue_jobs(
-  p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_checked boolean
+  p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_checked boolean, p_hinted boolean default false
 ) returns table (made uuid[], lanes int[], scores bigint[], is_ready boolean[])
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -97,9 +97,9 @@ begin
     where v_states[s.no] = 'ready' group by v_lanes[s.no] order by v_lanes[s.no];
   end if;
   if p_shape_nos is null then
-    perform longshore.note_changes(v_ids, v_lanes[1], v_scores[1]) where v_states[1] = 'ready';
+    perform longshore.note_changes(v_ids, v_lanes[1], v_scores[1], p_hinted => p_hinted) where v_states[1] = 'ready';
   else
-    perform longshore.note_changes(array_agg(s.id))
+    perform longshore.note_changes(array_agg(s.id), p_hinted => p_hinted)
     from unnest(p_ids, p_shape_nos) as s(id, no)
     where v_states[s.no] = 'ready' and (not p_checked or s.id = any (v_ids)) having count(*) > 0;
   end if;

@@ -32,15 +32,15 @@ export interface Enqueued {
 export const shapeText = (shape: Shape): string => JSON.stringify(shape)
 
 /**
- * Insert jobs. `isChecked`: the ids may be known already, then those jobs are left alone. `wantsReady`: say which of them are
- * ready.
+ * Insert jobs. `isChecked`: the ids may be known already, then those jobs are left alone. `isHinted`: say which of them are
+ * ready, for the caller to hint; the relay is not woken for them.
  */
 export async function enqueueJobs(
   db: Queryable,
   schema: string,
   jobs: NewJob[],
   isChecked: boolean,
-  wantsReady = false,
+  isHinted = false,
 ): Promise<Enqueued> {
   const numbers = new Map<string, number>()
   const shapeNumbers = jobs.map(job => {
@@ -53,9 +53,9 @@ export async function enqueueJobs(
   })
   const columns = [
     ...(isChecked ? ['made::text[] as made'] : []),
-    ...(wantsReady ? ['lanes', 'scores::text[] as scores', 'is_ready'] : []),
+    ...(isHinted ? ['lanes', 'scores::text[] as scores', 'is_ready'] : []),
   ].join(', ')
-  const text = `select ${columns} from longshore.enqueue_jobs($1, $2, $3, $4, ${isChecked})`
+  const text = `select ${columns} from longshore.enqueue_jobs($1, $2, $3, $4, ${isChecked}, ${isHinted})`
   try {
     const { rows } = await db.query(inSchema(schema, text), [
       `[${[...numbers.keys()].join(',')}]`,
@@ -64,7 +64,7 @@ export async function enqueueJobs(
       jobs.map(job => job.payload).join('\n'),
     ])
     const made = isChecked ? new Set(rows[0]?.['made'] as string[]) : undefined
-    return { made, ready: wantsReady ? readyOf(jobs, shapeNumbers, made, rows[0]) : [] }
+    return { made, ready: isHinted ? readyOf(jobs, shapeNumbers, made, rows[0]) : [] }
   } catch (error) {
     return explainRefusedConstraint(error)
   }

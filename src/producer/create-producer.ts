@@ -132,7 +132,10 @@ export function createProducer(options: ProducerOptions = {}): Producer {
         alike.map(job => ({ ...job, leaseToken: '0' })),
       )
   }
-  const batch = createEnqueueBatch(pool, schema, options.redis ? hint : undefined)
+  const batch = createEnqueueBatch(pool, schema, {
+    isPossible: jobs => hints?.isPossible(jobs) ?? false,
+    give: hint,
+  })
   const waiter = createJobWaiter({ postgres, pool, schema, logger })
 
   // Checked once, at the first use; a failure is not remembered, so that a later migrate heals it.

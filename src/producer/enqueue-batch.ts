@@ -26,30 +26,31 @@ const IN_FLIGHT = 2
 const MAX_ITEMS = 500
 const RETRY = { firstMs: 50, maxMs: 1000, maxTries: 8, isTransient: isTransientError }
 
-/** `onReady`: these have been committed. */
 export function createEnqueueBatch(
   pool: Pool,
   schema: string,
-  onReady: ((jobs: MadeReady[]) => void) | undefined,
+  hint: { isPossible(jobs: number): boolean; give(jobs: MadeReady[]): void },
 ): EnqueueBatch {
-  const insert = (entries: Entry[], isChecked: boolean) =>
-    withRetry(
+  const insert = (entries: Entry[], isChecked: boolean) => {
+    const isHinted = hint.isPossible(entries.length)
+    return withRetry(
       tries =>
         enqueueJobs(
           pool,
           schema,
           entries.map(entry => entry.job),
           isChecked || tries > 1,
-          onReady !== undefined,
+          isHinted,
         ),
       RETRY,
     )
+  }
 
   const sendAlike = async (entries: Entry[], isChecked: boolean): Promise<void> => {
     if (entries.length === 0) return
     try {
       const { made, ready } = await insert(entries, isChecked)
-      onReady?.(ready)
+      hint.give(ready)
       for (const entry of entries) entry.resolve(made)
     } catch (error) {
       if (entries.length === 1 || isTransientError(error)) {

@@ -10,12 +10,14 @@ import type { RedisConfig } from './redis-config.ts'
 
 export interface Hints {
   give(queue: string, jobs: readonly ReadyJob[]): void
+  /** A hint of so many jobs would most likely arrive: then the relay need not be woken for them. */
+  isPossible(jobs: number): boolean
   close(): void
 }
 
 /** More than this is load, and the relay is awake anyway. */
 const MOST_JOBS = 100
-const IN_FLIGHT = 2
+const IN_FLIGHT = 16
 
 export function createHints(
   store: Pick<RedisStore, 'evalsha' | 'eval' | 'isConnected'>,
@@ -39,5 +41,6 @@ export function createHints(
 /** With a connection of its own. */
 export function openHints(config: RedisConfig, deployment: string, logger: Logger): Hints {
   const store = openRedis(config, error => logger.info({ err: error }, 'Redis'))
-  return { give: createHints(store, deployment, logger), close: () => store.close() }
+  const give = createHints(store, deployment, logger)
+  return { give, isPossible: jobs => jobs <= MOST_JOBS && store.isConnected(), close: () => store.close() }
 }

@@ -86,6 +86,9 @@ const LANES_A_TURN = 16
 const MOST_AUDITED = 500
 const PAUSES = { firstMs: 50, maxMs: 1000 }
 const PROGRESS_MS = 1000
+const AUDIT_MS = 1000
+/** Reading in so few lanes is over before anybody could look. */
+const FEW_LANES = 100
 
 export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
   const { pool, schema, store, deployment, holder, logger } = options
@@ -242,9 +245,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
 
     // Other limits than before: lanes are of another kind now.
     const changed = new Set<string>()
-    for (const lane of read.changedLanes) {
-      facts.delete(lane)
-    }
+    for (const lane of read.changedLanes) facts.delete(lane)
     await knowLanes([...read.ready.map(job => job.lane), ...read.changedLanes])
     for (const lane of read.changedLanes) changed.add(facts.get(lane)?.queue ?? '')
     if (changed.size > 0) facts.clear()
@@ -392,27 +393,22 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
     )
       look()
   }
-  const every = (ms: number, duty: () => Promise<unknown>) => {
-    let running: Promise<unknown> = Promise.resolve()
-    const go = async () => {
-      while (!isStopped) {
-        try {
-          await duty()
-        } catch (error) {
-          logger.info({ err: error }, 'a duty of the relay failed; trying again')
-        }
-        await pause(ms, undefined, { signal: stopping.signal }).catch(() => undefined)
+  const every = async (ms: number, duty: () => Promise<unknown>) => {
+    while (!isStopped) {
+      try {
+        await duty()
+      } catch (error) {
+        logger.info({ err: error }, 'a duty of the relay failed; trying again')
       }
+      await pause(ms, undefined, { signal: stopping.signal }).catch(() => undefined)
     }
-    running = go()
-    return running
   }
   const showProgress = async () => {
     const now = performance.now()
     const seconds = (now - rate.since) / 1000
     rate = { since: now, applied, perSecond: seconds > 0 ? (applied - rate.applied) / seconds : 0 }
     for (const queue of queues.values()) {
-      if (queue.lowLanes.size > FIRST_SHOWN)
+      if (queue.lowLanes.size > FEW_LANES)
         logger.info({ queue: queue.name, lanesToRead: queue.lowLanes.size }, 'reading lanes into Redis')
     }
   }
@@ -468,6 +464,3 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
     },
   }
 }
-
-const AUDIT_MS = 1000
-const FIRST_SHOWN = 100

@@ -1,5 +1,5 @@
 /** What a transaction changes and Redis must learn of stands in the outbox when it commits, in one row, and only then. */
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, inject, it } from 'vitest'
 import { type ChangeOptions, defineTask } from '../../src/index.ts'
 import { openPool } from '../../src/postgres/connect.ts'
 import { readOutbox } from '../../src/postgres/relay-reads.ts'
@@ -306,5 +306,30 @@ describe('the lease', () => {
     expect(await leave('worker')).toBe(false)
     expect(await database.rows('select from longshore.outbox')).toEqual([])
     expect(await database.rows('select dispatch from longshore.settings')).toEqual([{ dispatch: 'direct' }])
+  })
+})
+
+describe('a producer that hints', () => {
+  it('[S10] does not wake the relay, which finds the row at its next look', async () => {
+    const redis = inject('redisUrl')
+    await database.rows("update longshore.settings set dispatch = 'direct'")
+    const relay = await deployment.relay({ redis })
+    await eventually('the relay leads', async () => relay.metrics().isLeader)
+    const producer = deployment.producer({ tasks: [task], redis })
+    await producer.enqueue(task, 1)
+    await eventually('it is connected, and hints', async () => {
+      const ref = await producer.enqueue(task, 1)
+      const [row] = await database.rows<{ hinted: boolean }>(
+        'select hinted from longshore.outbox where $1 = any (jobs)',
+        [ref.id],
+      )
+      return row?.hinted ?? false
+    })
+    await eventually('the relay has read everything', async () => {
+      const [row] = await database.rows<{ left: number }>(
+        'select count(*)::int as left from longshore.outbox',
+      )
+      return row?.left === 0
+    })
   })
 })
