@@ -87,6 +87,8 @@ const MOST_AUDITED = 500
 const PAUSES = { firstMs: 50, maxMs: 1000 }
 const PROGRESS_MS = 1000
 const AUDIT_MS = 1000
+/** How long a new leader waits for Redis before it reads the outbox without it. */
+const OPEN_FIRST_MS = 2000
 /** Reading in so few lanes is over before anybody could look. */
 const FEW_LANES = 100
 
@@ -344,7 +346,10 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
   const look = () => {
     mustTurn = true
     if (turning || isStopped) return
-    turning = run().finally(() => {
+    follow(run)
+  }
+  const follow = (work: () => Promise<void>) => {
+    turning = work().finally(() => {
       turning = undefined
       if (isStopped) return
       if (mustTurn) look()
@@ -422,6 +427,17 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
   })
   subscribed.catch(error => logger.info({ err: error }, 'could not listen in Redis'))
 
+  /** Rows that are read before a queue is open would force it to be built anew. */
+  const openFirst = async () => {
+    mustTurn = true
+    await readQueuesAgain().catch(error => logger.info({ err: error }, 'could not read the queues yet'))
+    await Promise.race([
+      Promise.allSettled(opening.values()),
+      pause(OPEN_FIRST_MS, undefined, { signal: stopping.signal }).catch(() => undefined),
+    ])
+  }
+  follow(openFirst)
+
   const duties = [
     every(QUEUES_MS, readQueuesAgain),
     every(BEAT_MS, beatAll),
@@ -431,7 +447,6 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
       if (audited.size > 0) look()
     }),
   ]
-  look()
 
   return {
     get epoch() {
