@@ -7,7 +7,7 @@
 --- @arg seq         number of this step
 --- @arg how         relay | audit (also what was taken and never claimed)
 --- @items           id, lane, score, token
---- @returns         {code, bells, placed}
+--- @returns         {code, bells, placed, lanes with a bound, its scores, its ids}
 local refused = fence(arg.epoch, arg.generation, arg.seq)
 if refused then return { refused, 0, 0 } end
 look_up(4)
@@ -16,4 +16,11 @@ for at = items, #ARGV, 4 do
   if place(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], arg.how) == 'placed' then placed = placed + 1 end
 end
 finish()
-return { 'OK', bells, placed }
+-- So that the relay need not read what lies behind.
+local bounded, scores, ids = {}, {}, {}
+for number, lane in pairs(lanes) do
+  if lane and lane.bound_score then
+    bounded[#bounded + 1], scores[#scores + 1], ids[#ids + 1] = number, lane.bound_score, lane.bound_id
+  end
+end
+return { 'OK', bells, placed, bounded, scores, ids }

@@ -79,7 +79,7 @@ export interface QueueIndex {
     step: Step,
     how: 'relay' | 'audit',
     jobs: readonly ReadyJob[],
-  ): Promise<{ code: StepCode; bells: number; placed: number }>
+  ): Promise<{ code: StepCode; bells: number; placed: number; bounds: Map<number, Place> }>
   hint(jobs: readonly ReadyJob[]): Promise<{ code: 'OK' | 'LOST'; bells: number; placed: number }>
   remove(step: Step, ids: readonly string[]): Promise<{ code: StepCode; removed: number }>
   take(options: {
@@ -145,8 +145,16 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
   return {
     root,
     async place(step, how, jobs) {
-      const [code, bells, placed] = await run('place', { ...stepArgs(step), how }, jobItems(jobs))
-      return { code: code as StepCode, bells: Number(bells), placed: Number(placed) }
+      const [code, bells, placed, lanes, scores, ids] = await run(
+        'place',
+        { ...stepArgs(step), how },
+        jobItems(jobs),
+      )
+      const bounds = ((lanes ?? []) as string[]).map((lane, n): [number, Place] => [
+        Number(lane),
+        { score: String((scores as string[])[n]), id: String((ids as string[])[n]) },
+      ])
+      return { code: code as StepCode, bells: Number(bells), placed: Number(placed), bounds: new Map(bounds) }
     },
     async hint(jobs) {
       const [code, bells, placed] = await run('hint', {}, jobItems(jobs))

@@ -241,7 +241,11 @@ export function createQueueRelay(options: {
           throw error
         }
       }),
-    place: (how, jobs) => inChunks(jobs, chunk => step(mine => index.place(mine, how, chunk))),
+    place: (how, jobs) =>
+      inChunks(jobs, async chunk => {
+        const placed = await step(mine => index.place(mine, how, chunk))
+        for (const [lane, bound] of placed.bounds) bounds.set(lane, bound)
+      }),
     remove: ids => inChunks(ids, chunk => step(mine => index.remove(mine, chunk))),
     async setSlots(limit, free, turn) {
       await step(async mine => ({ code: await index.setSlots(mine, limit, free, turn) }))

@@ -14,7 +14,7 @@ describe('fences', () => {
     const queue = await begin()
     await queue.lane(1)
     const step = queue.step()
-    expect(await queue.place(step, 'relay', [job('a')])).toEqual({ code: 'OK', bells: 0, placed: 1 })
+    expect(await queue.place(step, 'relay', [job('a')])).toMatchObject({ code: 'OK', bells: 0, placed: 1 })
     await queue.worker(1)
     await queue.takeIds(1, 1, {})
     await queue.takeIds(1, 0, { done: ['a'] })
