@@ -18,7 +18,7 @@ describe('fences', () => {
     await queue.worker(1)
     await queue.takeIds(1, 1, {})
     await queue.takeIds(1, 0, { done: ['a'] })
-    expect(await queue.place(step, 'relay', [job('a')])).toEqual({ code: 'AGAIN', bells: 0, placed: 0 })
+    expect(await queue.place(step, 'relay', [job('a')])).toMatchObject({ code: 'AGAIN', bells: 0, placed: 0 })
     expect(await queue.laneOf(1)).toEqual([])
   })
 
