@@ -37,6 +37,7 @@ import type { Logger } from '../runtime/logger.ts'
 import { createWakeUp } from '../runtime/wake-up.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
+import { createLeaseChecks } from './lease-checks.ts'
 import { createRedisPath, type RedisPath } from './redis-path.ts'
 import { Run, type RunSettings } from './run-job.ts'
 
@@ -67,8 +68,6 @@ const MOST_KNOWN_LANES = 10_000
 const FIRST_BEAT_MS = 700
 /** Workers whose way through Redis has closed do not all ask Postgres at the same moment. */
 const DIRECT_WITHIN_MS = 300
-/** A lost reply may have committed a claim; its transaction may still be under way when we first look. */
-const LEASE_CHECKS_MS = [1000, 5000, 30_000]
 
 export interface LifeOptions {
   pool: Pool
@@ -287,24 +286,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       logger.warn({ jobs: unknown.length }, 'gave back jobs whose claim was answered to nobody')
   }
 
-  let leaseChecks: NodeJS.Timeout[] = []
-  let checksLeft = 0
-  const checkLeasesSoon = () => {
-    for (const timer of leaseChecks) clearTimeout(timer)
-    checksLeft = LEASE_CHECKS_MS.length
-    if (isEnding) return
-    leaseChecks = LEASE_CHECKS_MS.map(ms =>
-      setTimeout(() => {
-        checkLeases().then(
-          () => checksLeft--,
-          error => {
-            logger.info({ err: error }, 'could not compare leases with Postgres; trying again')
-            checkLeasesSoon()
-          },
-        )
-      }, ms),
-    )
-  }
+  const leaseChecks = createLeaseChecks(checkLeases, logger)
 
   const wakeUp = createWakeUp({
     pollIntervalMs: given.settings.pollIntervalMs,
@@ -325,7 +307,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onSettled: outcome => {
       if (holds(outcome)) runs.delete(outcome.id)
     },
-    onUnclearClaim: checkLeasesSoon,
+    onUnclearClaim: leaseChecks.begin,
     onDead: () => die(),
     onIdle: () => wakeUp.onIdle(),
     onFull: () => wakeUp.onFull(),
@@ -342,7 +324,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       'this worker gave no sign of life for longer than its lease: its jobs go to others, its handlers are told by LEASE_LOST, and it begins anew. Was the machine suspended or cut off, or the event loop blocked for longer than `stall`? Else give it a longer `lease`',
     )
     wakeUp.stop()
-    for (const timer of leaseChecks) clearTimeout(timer)
+    leaseChecks.stop()
     loop.stopClaiming()
     loop.close()
     closePath()
@@ -445,15 +427,14 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
 
   const lastSettles = async () => {
     await loop.idle()
-    if (checksLeft === 0) return
-    await checkLeases().catch(error => logger.warn({ err: error }, 'could not compare leases with Postgres'))
+    await leaseChecks.finish()
     await loop.idle()
   }
 
   const end = async (deadlineMs: number) => {
     isEnding = true
     wakeUp.stop()
-    for (const timer of leaseChecks) clearTimeout(timer)
+    leaseChecks.stop()
     loop.stopClaiming()
     clearTimeout(directSoon)
     // At once: whoever takes no more must not be rung for others.
