@@ -1,6 +1,7 @@
 /** What the relay asks of Postgres: the outbox with the truth of what it names, lanes, and how far Redis is. */
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
+import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
 import type { TextQueryable } from './connect.ts'
 import { inSchema } from './schema-name.ts'
 
@@ -10,7 +11,7 @@ export interface OutboxRead {
   rows: string[]
   /** Age of the oldest row. */
   oldestMs: number
-  ready: { id: JobId; lane: number; score: string; leaseToken: string }[]
+  ready: ReadyJob[]
   gone: JobId[]
   limits: { limit: number; free: string }[]
   /** Lanes whose limits were set or removed. */
@@ -79,7 +80,7 @@ export async function readLane(
   lane: number,
   from: { score: string; id: string },
   most: number,
-): Promise<{ id: JobId; lane: number; score: string; leaseToken: string }[]> {
+): Promise<ReadyJob[]> {
   const [row] = await db.queryTexts(inSchema(schema, 'select * from longshore.read_lane($1, $2, $3, $4)'), [
     lane,
     from.score,
@@ -95,26 +96,11 @@ export async function readLane(
   }))
 }
 
-export interface LaneDescription {
-  lane: number
-  queue: string
-  kind: number
-  task: string
-  tag: string
-  constraintTag: string
-  isPlain: boolean
-  hasLimits: boolean
-  limit: number | null
-  free: string | null
-  keyLimit: number | null
-  keyFree: string | null
-}
-
 export async function describeLanes(
   db: Queryable,
   schema: string,
   lanes: readonly number[],
-): Promise<LaneDescription[]> {
+): Promise<LaneFacts[]> {
   const { rows } = await db.query(inSchema(schema, 'select * from longshore.describe_lanes($1)'), [lanes])
   return rows.map(row => ({
     lane: row['lane'] as number,

@@ -1,6 +1,7 @@
 /** The verbs *settle* and *claim*, in one round trip: end runs, and be handed the next jobs. */
 import type { StoredError } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
+import type { ReadyJob } from '../job/ready-job.ts'
 import type { TextQueryable } from './connect.ts'
 import { inSchema } from './schema-name.ts'
 
@@ -39,17 +40,9 @@ export interface Exchange {
    */
   wait: 'dead' | 'busy' | 'more' | 'full' | null
   /** Named by Redis, ready, and not handed over. What is neither claimed nor here is gone. */
-  refused: (ReadyAgain & { answer: 'busy' | 'full' | 'moved' })[]
+  refused: (ReadyJob & { answer: 'busy' | 'full' | 'moved' })[]
   /** What the settled runs made ready. */
-  ready: ReadyAgain[]
-}
-
-/** A ready job and its true place. */
-export interface ReadyAgain {
-  id: JobId
-  lane: number
-  score: string
-  leaseToken: string
+  ready: ReadyJob[]
 }
 
 /** Jobs that Redis named for this worker. */
@@ -98,7 +91,7 @@ export async function settleAndClaim(
 
 const NOBODY: readonly string[] = []
 
-const toReady = ([id, lane, score, leaseToken]: (string | undefined)[]): ReadyAgain => ({
+const toReady = ([id, lane, score, leaseToken]: (string | undefined)[]): ReadyJob => ({
   id: id as JobId,
   lane: Number(lane),
   score: String(score),

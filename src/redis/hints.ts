@@ -2,10 +2,11 @@
  * Owns hints: telling Redis of jobs that a commit has just made ready, ahead of the relay. Nobody waits for one, and none is
  * ever needed: when there is no connection, or one is under way already, it is left out.
  */
+import type { ReadyJob } from '../job/ready-job.ts'
 import { messageOf } from '../job/stored-error.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { openRedis, type RedisStore } from './open-redis.ts'
-import { type QueueIndex, queueIndex, type ReadyJob } from './queue-index.ts'
+import { type QueueIndex, queueIndex } from './queue-index.ts'
 import type { RedisConfig } from './redis-config.ts'
 
 export interface Hints {

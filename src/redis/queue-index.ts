@@ -1,15 +1,8 @@
 /** Owns the typed calls of the scripts: one queue's dispatch index. Expected outcomes are codes, not errors. */
 import type { JobId } from '../job/job-id.ts'
+import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
 import { rootKey } from './names.ts'
 import { runScript, type ScriptRunner, scriptNamed } from './scripts.ts'
-
-/** A ready job, as Postgres tells of it. */
-export interface ReadyJob {
-  id: JobId
-  lane: number
-  score: string
-  leaseToken: string
-}
 
 /** A step of the relay: refused to whoever does not lead, or does not know what Redis holds. */
 export interface Step {
@@ -24,22 +17,6 @@ export type StepCode = 'OK' | 'AGAIN' | 'FENCED' | 'LOST'
 export interface Spread {
   width: number
   strategy: 'least-queue' | 'round-robin' | 'random'
-}
-
-export interface LaneFacts {
-  lane: number
-  queue: string
-  /** The lane of the same kind without a key. */
-  kind: number
-  task: string
-  tag: string
-  constraintTag: string
-  isPlain: boolean
-  hasLimits: boolean
-  limit: number | null
-  free: string | null
-  keyLimit: number | null
-  keyFree: string | null
 }
 
 /** A place in the order. As a bound it is the first that is not there. */

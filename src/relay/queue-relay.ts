@@ -3,22 +3,17 @@
  * read on in. Steps are strictly one after another. A queue that cannot be reached, or has lost something, is closed and begins a
  * new generation: rebuilding is refilling, with nothing read in at the start.
  */
+
 import { randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { JobId } from '../job/job-id.ts'
+import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
 import type { Pool } from '../postgres/connect.ts'
-import {
-  type LaneDescription,
-  noteGeneration,
-  readLane,
-  readLanesOf,
-  readRelayed,
-} from '../postgres/relay-reads.ts'
+import { noteGeneration, readLane, readLanesOf, readRelayed } from '../postgres/relay-reads.ts'
 import {
   type Beat,
   type Place,
   type QueueIndex,
-  type ReadyJob,
   type Spread,
   START,
   type Step,
@@ -67,7 +62,7 @@ export interface QueueRelay {
   setSlots(limit: number, free: string, turn: string | null): Promise<void>
   setSpread(spread: Spread): Promise<void>
   unregister(worker: number): Promise<JobId[]>
-  refill(lane: LaneDescription): Promise<void>
+  refill(lane: LaneFacts): Promise<void>
   beat(): Promise<Beat | undefined>
   wantMore(lanes: readonly number[]): void
   /** Postgres knows of no such lane. */
@@ -198,7 +193,7 @@ export function createQueueRelay(options: {
     return true
   }
 
-  const readOn = async (lane: LaneDescription) => {
+  const readOn = async (lane: LaneFacts) => {
     // Where all of it was in, a better job may have pushed the tail out since.
     const known = bounds.has(lane.lane) ? bounds.get(lane.lane) : START
     const from = known ?? (await index.lanePage(generation, lane.lane, START, 1)).bound

@@ -3,21 +3,16 @@
  * the rows with the next read. Rows are applied before they are forgotten and truth is read after they are seen, so
  * repetition and late commits cannot matter. A queue that Redis cannot take is left out: it is built anew later, from Postgres.
  */
+
 import { setTimeout as pause } from 'node:timers/promises'
 import type { JobId } from '../job/job-id.ts'
+import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
 import type { Pool } from '../postgres/connect.ts'
-import {
-  describeLanes,
-  type LaneDescription,
-  raiseEpoch,
-  readOutbox,
-  readQueues,
-  setAsleep,
-} from '../postgres/relay-reads.ts'
+import { describeLanes, raiseEpoch, readOutbox, readQueues, setAsleep } from '../postgres/relay-reads.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import { lowChannel } from '../redis/names.ts'
 import type { RedisStore } from '../redis/open-redis.ts'
-import { queueIndex, type ReadyJob, type Spread } from '../redis/queue-index.ts'
+import { queueIndex, type Spread } from '../redis/queue-index.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { pauseMs } from '../runtime/retry.ts'
 import { createWakeUp } from '../runtime/wake-up.ts'
@@ -96,7 +91,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
   const { pool, schema, store, deployment, holder, logger } = options
   let { epoch } = options
   const queues = new Map<string, QueueRelay>()
-  const facts = new Map<number, LaneDescription>()
+  const facts = new Map<number, LaneFacts>()
   const queuesOfLimit = new Map<number, Set<string>>()
   /** Generations that workers have been told of. */
   const lively = new Set<string>()

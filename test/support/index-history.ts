@@ -2,15 +2,9 @@
  * Random histories of one queue: what Postgres, a relay and a few workers would do to Redis, done to Redis and to the model of it.
  * Everything follows from the seed.
  */
+import type { LaneFacts, ReadyJob } from '../../src/job/ready-job.ts'
 import { findViolations, isBefore } from '../../src/redis/audit-index.ts'
-import {
-  type LaneFacts,
-  type Place,
-  type ReadyJob,
-  type Refused,
-  type Spread,
-  START,
-} from '../../src/redis/queue-index.ts'
+import { type Place, type Refused, type Spread, START } from '../../src/redis/queue-index.ts'
 import type { ScriptRunner } from '../../src/redis/scripts.ts'
 import { IndexModel } from './index-model.ts'
 import { job, laneFacts, openQueue, QUEUE, type TestRedis, type WorkerFacts } from './redis.ts'

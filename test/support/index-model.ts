@@ -2,8 +2,9 @@
  * The rule of the dispatch index without Redis: homes, copies, bounds, slots, and what a take answers. Written for reading: who
  * holds a job is looked up in the queues, heads are looked up in the lanes, and in fanout a take does not look at queues at all.
  */
+import type { LaneFacts, ReadyJob } from '../../src/job/ready-job.ts'
 import { isBefore } from '../../src/redis/audit-index.ts'
-import type { LaneFacts, Place, ReadyJob, Refused, Spread } from '../../src/redis/queue-index.ts'
+import type { Place, Refused, Spread } from '../../src/redis/queue-index.ts'
 import { START } from '../../src/redis/queue-index.ts'
 import type { WorkerFacts } from './redis.ts'
 

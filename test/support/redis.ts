@@ -1,22 +1,23 @@
 /** A Redis of its own for a test file, and an own deployment in it for each test. */
+
 import { randomBytes } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest'
 import { type Store, startRedis } from '../../src/dev/index.ts'
 import type { JobId } from '../../src/job/job-id.ts'
+import type { LaneFacts, ReadyJob } from '../../src/job/ready-job.ts'
 import { auditIndex, type IndexSnapshot, readIndex } from '../../src/redis/audit-index.ts'
 import { connectRedis, type RedisClient } from '../../src/redis/connect-redis.ts'
 import { openRedis, type RedisStore } from '../../src/redis/open-redis.ts'
 import {
-  type LaneFacts,
   type Place,
   type QueueIndex,
   queueIndex,
-  type ReadyJob,
   type Spread,
   START,
   type Step,
 } from '../../src/redis/queue-index.ts'
 import type { ScriptRunner } from '../../src/redis/scripts.ts'
+import { eventually } from './signals.ts'
 
 export interface TestRedis {
   readonly server: Store
@@ -38,7 +39,7 @@ export function useRedis(): TestRedis {
     server = await startRedis({ own: true })
     client = await connectRedis(server.url)
     store = openRedis(server.url, () => undefined)
-    while (!store.isConnected()) await new Promise(resolve => setTimeout(resolve, 5))
+    await eventually('there is a connection', async () => store.isConnected())
   })
   beforeEach(() => {
     deployment = `test-${randomBytes(6).toString('hex')}`
