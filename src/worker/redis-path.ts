@@ -14,6 +14,8 @@ import type { Logger } from '../runtime/logger.ts'
 
 export interface RedisPath {
   readonly isOpen: boolean
+  /** Redis knows that it waits, in each of its queues: it is rung when there is something. Otherwise it must look by itself. */
+  readonly isWaiting: boolean
   /** As the exchange with Postgres: settles `outcomes`, and claims up to `limit` jobs that Redis names. */
   exchange(outcomes: readonly Outcome[], limit: number): Promise<Exchange>
   /** A run has ended outside of an exchange. */
@@ -31,6 +33,8 @@ interface Queue {
   heardAt: number
   /** In which generation this worker is registered. */
   registered: string | undefined
+  /** Its last take came back short: since then Redis takes it for idle. */
+  isWaiting: boolean
   /** Taken, and claimed or found gone: told with the next take. */
   done: JobId[]
   /** Lane → slots that are free again. */
@@ -79,6 +83,7 @@ export function createRedisPath(options: {
     generation: '',
     heardAt: Number.NEGATIVE_INFINITY,
     registered: undefined,
+    isWaiting: false,
     done: [],
     freed: new Map(),
   }))
@@ -109,6 +114,7 @@ export function createRedisPath(options: {
   const register = async (queue: Queue) => {
     const { generation } = queue
     const code = await queue.index.register(generation, workerId, facts)
+    queue.isWaiting = false
     if (code !== 'OK') return
     if (queue.registered !== generation) {
       queue.done = []
@@ -176,7 +182,11 @@ export function createRedisPath(options: {
         ending,
         done,
       })
-      if (taken.code === 'OK') return taken
+      if (taken.code === 'OK') {
+        // Answers come in the order of the takes; what their claims say later does not.
+        if (limit > 0) queue.isWaiting = taken.ids.length < limit
+        return taken
+      }
       giveUp(queue, new Error(taken.code === 'LOST' ? 'another generation has begun' : 'not registered'))
     } catch (error) {
       // It may have been done all the same: what was told twice does no harm, what was taken is found by the relay.
@@ -326,6 +336,9 @@ export function createRedisPath(options: {
   return {
     get isOpen() {
       return isOpen
+    },
+    get isWaiting() {
+      return queues.every(queue => queue.isWaiting)
     },
     exchange,
     runEnded(job) {

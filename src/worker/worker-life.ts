@@ -309,7 +309,10 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     },
     onUnclearClaim: leaseChecks.begin,
     onDead: () => die(),
-    onIdle: () => wakeUp.onIdle(),
+    onIdle: () => {
+      if (path?.isOpen && !path.isWaiting) loop.look()
+      else wakeUp.onIdle()
+    },
     onFull: () => wakeUp.onFull(),
     logger,
   })
