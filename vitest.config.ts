@@ -9,6 +9,7 @@ const BOTH_PATHS = [
   'change',
   'complete',
   'constraints',
+  'groups',
   'limits',
   'order',
   'rescue',

@@ -4,6 +4,16 @@ export type { Duration } from './job/duration.ts'
 export type { ChangeOptions, JobOptions } from './job/enqueue-options.ts'
 export { type ErrorCode, LongshoreError, NonRetryableError } from './job/errors.ts'
 export type {
+  FinishedGroup,
+  FinishedGroupState,
+  GroupEvent,
+  GroupRef,
+  GroupState,
+  GroupStatus,
+  StuckReport,
+} from './job/group.ts'
+export type { EdgePolicy } from './job/group-graph.ts'
+export type {
   FinishedJob,
   FinishedState,
   Job,
@@ -19,6 +29,8 @@ export {
   type Handler,
   type HandlerFunction,
   type JobContext,
+  type ParentJob,
+  type Parents,
   type RunningJob,
   type Task,
   type TaskOptions,
@@ -26,6 +38,7 @@ export {
 export { type AuditOptions, audit, type Violation } from './postgres/audit.ts'
 export type { CancelAnswer } from './postgres/cancel-jobs.ts'
 export type { ChangeAnswer } from './postgres/change-job.ts'
+export type { CancelGroupAnswer } from './postgres/groups.ts'
 export { type MigrateOptions, type MigrationStep, migrate } from './postgres/migrate.ts'
 export type { DeploymentOptions } from './postgres/once.ts'
 export type { PostgresConfig, PostgresSettings } from './postgres/postgres-config.ts'
@@ -34,11 +47,13 @@ export { type QueueSettings, readQueueSettings, setQueue } from './postgres/queu
 export {
   createProducer,
   type EnqueueOptions,
+  type GroupOptions,
   type InTransaction,
   type Producer,
   type ProducerOptions,
 } from './producer/create-producer.ts'
-export type { WaitOptions } from './producer/wait-for-job.ts'
+export type { GroupBuilder, GroupJob, GroupJobOptions, Parent } from './producer/group-builder.ts'
+export type { WaitOptions } from './producer/waiter.ts'
 export { type AuditDispatchOptions, auditDispatch } from './relay/audit-dispatch.ts'
 export { createRelay, type Relay, type RelayOptions } from './relay/create-relay.ts'
 export type { RelayMetrics } from './relay/relay-loop.ts'

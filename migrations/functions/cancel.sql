@@ -1,7 +1,8 @@
 -- Cancel jobs, also inside a user's transaction:
 --   select * from longshore.cancel(array['0198c0de-…']::uuid[])
 -- Answers for each: `cancelled` (it never starts), `cancelling` (it runs: its worker is told, and however the run ends the
--- job ends as cancelled), `finished` (it had ended before) or `unknown`. Waits at most a second for whoever holds a row.
+-- job ends as cancelled), `finished` (it had ended before) or `unknown`. What waits for them ends or goes on by the policies of
+-- the edges, and the next of a workflow has its turn. Waits at most a second for whoever holds a row.
 create function longshore.cancel(p_ids uuid[]) returns table (id uuid, answer text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -12,6 +13,8 @@ as $$
 declare
   v_job longshore.jobs;
   v_gone uuid[] := '{}';
+  v_linked uuid[] := '{}';
+  v_workflows bigint[] := '{}';
 begin
   if cardinality(p_ids) > 10000 then
     raise exception 'longshore: % jobs are too many to cancel at once, at most 10000 are possible', cardinality(p_ids)
@@ -30,6 +33,11 @@ begin
       answer := 'cancelling';
     else
       perform longshore.finish_job(v_job, 'cancelled');
+      if v_job.group_id is not null or v_job.workflow is not null then
+        perform longshore.need_read_committed('cancel a job that others may wait for');
+        v_linked := v_linked || v_job.id;
+        v_workflows := v_workflows || array_remove(array[v_job.workflow], null);
+      end if;
       if v_job.state = 'ready' then
         v_gone := v_gone || v_job.id;
       end if;
@@ -38,6 +46,10 @@ begin
     return next;
   end loop;
   perform longshore.note_changes(v_gone) where v_gone <> '{}';
+  if v_linked <> '{}' then
+    perform longshore.pass_on(
+      v_linked, array_fill('cancelled'::longshore.job_state, array[cardinality(v_linked)]), v_workflows);
+  end if;
 exception when lock_not_available then
   raise exception 'longshore: somebody holds job % for longer than a second', id
     using errcode = 'lock_not_available', hint = 'An open transaction has changed or cancelled it: try again when that has ended.';

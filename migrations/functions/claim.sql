@@ -96,7 +96,7 @@ begin
       where j.lane = v_lanes[1] and j.state = 'ready'
       order by j.score, j.id
       limit p_limit
-      for update skip locked
+      for no key update skip locked
     ), claimed as (
       update longshore.jobs j
       set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,

@@ -153,7 +153,7 @@ begin
         where j.ctid = any (array(select g.row from given g)) and j.state::text = 'ready' and j.lane = any (v_lanes)
         order by j.score, j.id
         limit v_wanted
-        for update skip locked
+        for no key update skip locked
       ), claimed as (
         update longshore.jobs j
         set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,

@@ -47,7 +47,7 @@ begin
     where j.lane = p_lane and j.state = 'ready'
     order by j.score, j.id
     limit least(cardinality(v_slots), p_limit)
-    for update skip locked
+    for no key update skip locked
   ), numbered as materialized (
     select h.ctid, row_number() over () as no from head h
   ), claimed as (

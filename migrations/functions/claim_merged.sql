@@ -35,7 +35,7 @@ begin
       where j.ctid = any (v_rows) and j.state::text = 'ready' and j.lane = any (p_lanes)
       order by j.score, j.id
       limit v_wanted
-      for update skip locked
+      for no key update skip locked
     ), claimed as (
       update longshore.jobs j
       set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1, lease_token = v_token

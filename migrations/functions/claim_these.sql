@@ -75,7 +75,7 @@ begin
       -- The state as a text, so that the ready index does not offer itself.
       select j.ctid from longshore.jobs j
       where j.id = any (p_ids) and j.state::text = 'ready' and j.lane = any (v_lanes)
-      for update skip locked
+      for no key update skip locked
     ), claimed as (
       update longshore.jobs j
       set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
@@ -142,7 +142,7 @@ begin
       ), free as materialized (
         select j.ctid from longshore.jobs j
         where j.ctid = any (array(select g.row from given g)) and j.state::text = 'ready' and j.lane = any (v_lanes)
-        for update skip locked
+        for no key update skip locked
       ), claimed as (
         update longshore.jobs j
         set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,

@@ -1,5 +1,5 @@
 -- End a run successfully inside the transaction that holds the user's writes; its last statement before the commit. Answers
--- `completed`, `lost` (the lease is gone), `cancelled`, or `ended`: this is not the transaction that began, so what the
+-- `completed` (with the id of its group, if it has one), `lost` (the lease is gone), `cancelled`, or `ended`: this is not the transaction that began, so what the
 -- user wrote is not part of it. Only the first has changed anything; the caller rolls back on the others.
 -- Whoever began has set `longshore_run.lease` to the lease token, for that transaction only.
 create function longshore.complete(p_worker int, p_id uuid, p_token bigint, p_result jsonb) returns text
@@ -28,10 +28,13 @@ begin
   perform set_config('idle_in_transaction_session_timeout', '10s', true);
   v_job.error := null;
   perform longshore.finish_job(v_job, 'succeeded', p_result);
+  if v_job.group_id is not null or v_job.workflow is not null then
+    perform longshore.pass_on(array[v_job.id], '{succeeded}', array_remove(array[v_job.workflow], null));
+  end if;
   if v_job.slot is not null or v_job.key_slot is not null then
     v_freed := longshore.free_slots(array[v_job.lane], array[v_job.slot], array[v_job.key_slot]);
     perform longshore.reopen(v_freed);
   end if;
-  return 'completed';
+  return concat_ws(' ', 'completed', v_job.group_id);
 end
 $$;

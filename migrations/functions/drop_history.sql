@@ -1,5 +1,5 @@
 -- Drop the partitions of finished_jobs that lie wholly before the last p_days days, and what old rows the default
--- partition holds. Returns how many partitions were dropped.
+-- partition holds; with them the edges of their jobs, and groups that ended before. Groups that have not ended remember how many. Returns how many partitions were dropped.
 create function longshore.drop_history(p_days int) returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -17,10 +17,13 @@ begin
       and to_date(right(c.relname, 8), 'YYYYMMDD') < v_first
     order by c.relname
   loop
+    perform longshore.forget_links(v_name, v_first);
     execute format('drop table longshore.%I', v_name);
     v_dropped := v_dropped + 1;
   end loop;
+  perform longshore.forget_links('finished_jobs_default', v_first);
   delete from longshore.finished_jobs_default f where f.day < v_first;
+  delete from longshore.groups g where g.finished_at < v_first;
   return v_dropped;
 end
 $$;

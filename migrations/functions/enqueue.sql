@@ -1,7 +1,8 @@
 -- Enqueue one job from plain SQL, inside whatever transaction the caller is in:
 --   select longshore.enqueue('send-mail', '{"to": "a@b.c"}', '{"priority": 10, "delayMs": 60000}')
 -- Options: id, queue, tag, constraints (what a worker must have: {"gpu": "a100"}), concurrencyKey, priority (0 to 2047),
--- delayMs or runAt (a timestamp), attempts. What is not given comes from the registered task, else from the defaults. Returns the job's id.
+-- delayMs or runAt (a timestamp), attempts, workflow (jobs with the same run one after another), onWorkflowFailure ('continue' or
+-- 'halt'). What is not given comes from the registered task, else from the defaults. Returns the job's id.
 create function longshore.enqueue(p_task text, p_payload jsonb default '{}', p_options jsonb default '{}') returns uuid
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -14,6 +15,8 @@ declare
   v_delay_ms numeric;
   v_attempts numeric;
   v_run_at_ms bigint;
+  v_workflow text;
+  v_on_failure text;
 begin
   if p_task is null or length(p_task) not between 1 and 200 or p_task ~ '[\x01-\x1f\x7f-\x9f]' then
     raise exception 'longshore: a task name has 1 to 200 characters and no control characters, got % characters',
@@ -24,13 +27,19 @@ begin
       using errcode = 'invalid_parameter_value', hint = 'Store large data elsewhere and enqueue a reference to it.';
   end if;
   perform longshore.check_options(
-    p_options, '{id,queue,tag,constraints,concurrencyKey,priority,delayMs,runAt,attempts}');
+    p_options, '{id,queue,tag,constraints,concurrencyKey,priority,delayMs,runAt,attempts,workflow,onWorkflowFailure}');
   v_priority := longshore.option_number(p_options, 'priority', 0, 2047);
   v_attempts := longshore.option_number(p_options, 'attempts', 1, 1000);
   v_delay_ms := longshore.option_number(p_options, 'delayMs', 0, 315360000000, false);
   v_run_at_ms := longshore.option_time(p_options, 'runAt');
   if v_delay_ms is not null and v_run_at_ms is not null then
     raise exception 'longshore: give delayMs or runAt, not both' using errcode = 'invalid_parameter_value';
+  end if;
+  v_workflow := longshore.option_text(p_options, 'workflow', 200);
+  v_on_failure := longshore.option_text(p_options, 'onWorkflowFailure', 10);
+  if v_on_failure not in ('continue', 'halt') or (v_on_failure is not null and v_workflow is null) then
+    raise exception 'longshore: onWorkflowFailure is "continue" or "halt", and is for a job with a workflow'
+      using errcode = 'invalid_parameter_value';
   end if;
   if longshore.option_text(p_options, 'id', 100) !~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then
     raise exception 'longshore: a job id is a UUID, got %', p_options -> 'id' using errcode = 'invalid_parameter_value';
@@ -55,7 +64,8 @@ begin
       'priority', coalesce(v_priority, 0),
       'delayMs', floor(v_delay_ms),
       'runAt', v_run_at_ms)),
-    array[v_id], null, p_payload::text, p_options ->> 'id' is not null);
+    array[v_id], null, p_payload::text, p_options ->> 'id' is not null, false,
+    case when v_workflow is not null then array[v_workflow] end, array[v_on_failure = 'halt']);
   return v_id;
 end
 $$;

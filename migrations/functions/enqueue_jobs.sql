@@ -7,8 +7,12 @@
 -- p_checked: the caller cannot be sure that the ids are new (it chose them, or it tries again after an unclear
 -- failure): jobs that exist or have finished are left alone. Returns the ids of the jobs that were made, and for each shape where
 -- its jobs stand and whether they are ready. p_hinted: the caller tells Redis of them after the commit.
+--
+-- Jobs that wait for others are inserted by insert_linked: p_workflows (with a key or null for each job; p_halts: its failure
+-- stops the workflow), p_group, p_pending (how many dependencies of each are open). Of these none is said to be ready.
 create function longshore.enqueue_jobs(
-  p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_checked boolean, p_hinted boolean default false
+  p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_checked boolean, p_hinted boolean default false,
+  p_workflows text[] default null, p_halts boolean[] default null, p_group uuid default null, p_pending int[] default null
 ) returns table (made uuid[], lanes int[], scores bigint[], is_ready boolean[])
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -27,6 +31,7 @@ declare
   v_is_in_bounds boolean;
   v_payloads text[] := string_to_array(p_payloads, E'\n');
   v_ids uuid[] := p_ids;
+  v_is_linked boolean := p_workflows is not null or p_group is not null;
 begin
   if cardinality(v_payloads) <> cardinality(p_ids) then
     raise exception 'longshore: % payloads for % ids', cardinality(v_payloads), cardinality(p_ids)
@@ -61,7 +66,12 @@ begin
     perform longshore.check_properties(longshore.constraint_keys(c.tag)) from unnest(v_constraint_tags) as c(tag);
   end if;
 
-  if p_checked then
+  if v_is_linked then
+    select l.made into v_ids
+    from longshore.insert_linked(
+      p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)])), v_payloads, v_lanes, v_scores, v_states, v_max_attempts,
+      p_workflows, p_halts, p_group, p_pending, p_checked) l;
+  elsif p_checked then
     if current_setting('transaction_isolation') <> 'read committed' then
       -- Above READ COMMITTED the history cannot be read afresh below: whoever ends one of these jobs right now
       -- must become a serialization failure.
@@ -91,27 +101,29 @@ begin
     from unnest(p_ids, p_shape_nos, v_payloads) as t(id, no, payload);
   end if;
 
-  if v_has_keys then
-    perform longshore.note_head(v_lanes[s.no], min(v_scores[s.no]), min(s.id::text)::uuid)
-    from unnest(p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)]))) as s(id, no)
-    where v_states[s.no] = 'ready' group by v_lanes[s.no] order by v_lanes[s.no];
-  end if;
-  if p_shape_nos is null then
-    perform longshore.note_changes(v_ids, v_lanes[1], v_scores[1], p_hinted => p_hinted) where v_states[1] = 'ready';
-  else
-    perform longshore.note_changes(array_agg(s.id), p_hinted => p_hinted)
-    from unnest(p_ids, p_shape_nos) as s(id, no)
-    where v_states[s.no] = 'ready' and (not p_checked or s.id = any (v_ids)) having count(*) > 0;
-  end if;
-  if exists (select from longshore.workers w where w.listening) then
+  if not v_is_linked then
+    if v_has_keys then
+      perform longshore.note_head(v_lanes[s.no], min(v_scores[s.no]), min(s.id::text)::uuid)
+      from unnest(p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)]))) as s(id, no)
+      where v_states[s.no] = 'ready' group by v_lanes[s.no] order by v_lanes[s.no];
+    end if;
     if p_shape_nos is null then
-      perform longshore.ring(v_lanes[1], cardinality(p_ids)) where v_states[1] = 'ready';
+      perform longshore.note_changes(v_ids, v_lanes[1], v_scores[1], p_hinted => p_hinted) where v_states[1] = 'ready';
     else
-      perform longshore.ring(r.lane, r.jobs)
-      from (
-        select v_lanes[n.no] as lane, count(*) as jobs
-        from unnest(p_shape_nos) as n(no) where v_states[n.no] = 'ready' group by 1
-      ) r;
+      perform longshore.note_changes(array_agg(s.id), p_hinted => p_hinted)
+      from unnest(p_ids, p_shape_nos) as s(id, no)
+      where v_states[s.no] = 'ready' and (not p_checked or s.id = any (v_ids)) having count(*) > 0;
+    end if;
+    if exists (select from longshore.workers w where w.listening) then
+      if p_shape_nos is null then
+        perform longshore.ring(v_lanes[1], cardinality(p_ids)) where v_states[1] = 'ready';
+      else
+        perform longshore.ring(r.lane, r.jobs)
+        from (
+          select v_lanes[n.no] as lane, count(*) as jobs
+          from unnest(p_shape_nos) as n(no) where v_states[n.no] = 'ready' group by 1
+        ) r;
+      end if;
     end if;
   end if;
   if v_soon then
@@ -120,7 +132,8 @@ begin
   made := v_ids;
   lanes := v_lanes;
   scores := v_scores;
-  is_ready := array(select s.state = 'ready' from unnest(v_states) with ordinality as s(state, no) order by s.no);
+  is_ready := array(
+    select s.state = 'ready' and not v_is_linked from unnest(v_states) with ordinality as s(state, no) order by s.no);
   return next;
 end
 $$;

@@ -20,7 +20,7 @@ begin
       where j.state = 'scheduled' and (j.score & 4398046511103) <= v_now_ms
       order by (j.score & 4398046511103)
       limit p_limit
-      for update skip locked
+      for no key update skip locked
     ), moved as (
       update longshore.jobs j set state = 'ready'
       where j.ctid = any (array(select d.ctid from due d))

@@ -53,22 +53,20 @@ begin
 
   -- Reads the whole table: an index on running jobs would cost every claim and every settle.
   for v_job in
-    select j.* from longshore.jobs j where j.worker_id = any (v_dead) order by j.id limit p_limit for update skip locked
+    select j.* from longshore.jobs j where j.worker_id = any (v_dead) order by j.id limit p_limit for no key update skip locked
   loop
     select coalesce(max(t.max_rescues), 10) into v_max_rescues
     from longshore.lanes l join longshore.tasks t on t.name = l.task where l.id = v_job.lane;
     v_job.attempts := v_job.attempts - 1;
     v_job.rescues := v_job.rescues + 1;
-    if v_job.is_cancelled then
+    if v_job.is_cancelled or v_job.rescues > v_max_rescues then
       v_job.rescues := v_job.rescues - 1;
-      perform longshore.finish_job(v_job, 'cancelled');
-      v_ended := v_ended || v_job.worker_id;
-    elsif v_job.rescues > v_max_rescues then
-      v_job.rescues := v_job.rescues - 1;
-      perform longshore.finish_job(v_job, 'failed', null, jsonb_build_object(
-        'code', 'POISONED', 'message', format(
+      -- Not to be had: somebody holds it, or what waits for it.
+      continue when longshore.end_linked(
+        v_job, case when v_job.is_cancelled then 'cancelled' else 'failed' end::longshore.job_state, null,
+        case when not v_job.is_cancelled then jsonb_build_object('code', 'POISONED', 'message', format(
           'its worker died %s times while it ran, the last time worker %s: it is taken for the cause',
-          v_max_rescues + 1, v_job.worker_id)));
+          v_max_rescues + 1, v_job.worker_id)) end) is null;
       v_ended := v_ended || v_job.worker_id;
     else
       perform longshore.send_back(v_job, null, v_job.error);

@@ -4,12 +4,13 @@
 -- that the row stays below what one text can hold, whatever the payloads. `alone` names the jobs that were rescued twice
 -- or more: each of them is to run alone in its process. `wait` is claim's answer where it has one. p_these and p_lanes: the
 -- jobs that Redis named, and where; `refused` lists those that are ready all the same: id, answer, lane, score and token. `ready`: what the settled
--- runs made ready: id, lane, score and token.
+-- runs made ready: id, lane, score and token; of very many only the first. `groups`: those that may be at their end: close_groups tells, after the
+-- commit.
 create function longshore.settle_and_claim(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb, p_limit int,
   p_these uuid[] default null, p_lanes int[] default null
 ) returns table (
-  busy text, lost text, wait text, ready text, refused text, alone text, lease_token bigint, ids text, lanes text, attempts text,
+  busy text, lost text, wait text, ready text, groups text, refused text, alone text, lease_token bigint, ids text, lanes text, attempts text,
   max_attempts text, scores text, created_at text, payloads text
 )
 language plpgsql volatile
@@ -31,8 +32,9 @@ begin
   select string_agg(s.id::text, ',') filter (where s.answer = 'busy'),
     string_agg(s.id::text, ',') filter (where s.answer = 'lost'),
     array_agg(s.lane) filter (where s.answer = 'held'), array_agg(s.slot) filter (where s.answer = 'held'),
-    array_agg(s.key_slot) filter (where s.answer = 'held'), array_agg(s.id) filter (where s.answer = 'ready')
-  into busy, lost, v_lanes, v_slots, v_key_slots, v_ready
+    array_agg(s.key_slot) filter (where s.answer = 'held'), array_agg(s.id) filter (where s.answer = 'ready'),
+    string_agg(distinct s.id::text, ',') filter (where s.answer = 'group')
+  into busy, lost, v_lanes, v_slots, v_key_slots, v_ready, groups
   from longshore.settle(p_worker, p_ids, p_tokens, p_results, p_others) s;
   if p_these is not null then
     select max(c.lease_token) filter (where c.answer = 'claimed'), string_agg(c.id::text, ',') filter (where c.answer = 'claimed'),
@@ -59,7 +61,7 @@ begin
   end if;
   if v_ready is not null then
     select string_agg(concat_ws(' ', j.id, j.lane, j.score, j.lease_token), ',') into ready
-    from longshore.jobs j where j.id = any (v_ready) and j.state = 'ready';
+    from longshore.jobs j where j.id = any (v_ready[1:1000]) and j.state = 'ready';
   end if;
   return next;
 end

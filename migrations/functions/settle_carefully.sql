@@ -1,5 +1,6 @@
 -- Settle successes of which some are locked, gone, cancelled or claimed anew. Locks what it can in a statement of its
--- own, keeps the exact (id, lease token) pairs, and answers for the others.
+-- own, keeps the exact (id, lease token) pairs, and answers for the others. Jobs that others wait for are ended one by one:
+-- whoever holds one of those must not hold up the rest.
 create function longshore.settle_carefully(p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb)
 returns table (id uuid, answer text, lane int, slot smallint, key_slot smallint)
 language plpgsql volatile
@@ -13,6 +14,8 @@ declare
   v_lanes int[];
   v_slots smallint[];
   v_key_slots smallint[];
+  v_job longshore.jobs;
+  v_ready uuid[];
 begin
   select coalesce(array_agg(j.id), '{}') into v_settled
   from (
@@ -35,7 +38,9 @@ begin
   where not exists (select from longshore.finished_jobs f where f.id = m.id and f.lease_token = m.token);
 
   with gone as (
-    delete from longshore.jobs j where j.id = any (v_settled) returning j.*
+    delete from longshore.jobs j
+    where j.id = any (v_settled) and j.group_id is null and j.workflow is null
+    returning j.*
   ), kept as (
     insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane, worker_id,
       day, state, attempts, max_attempts, rescues, payload, result)
@@ -49,6 +54,15 @@ begin
   select array_agg(g.lane), array_agg(g.slot), array_agg(g.key_slot) into v_lanes, v_slots, v_key_slots
   from gone g where g.slot is not null or g.key_slot is not null;
   perform longshore.tell_waiters(v_settled);
+  for v_job in
+    select j.* from longshore.jobs j
+    where j.id = any (v_settled) and (j.group_id is not null or j.workflow is not null) order by j.id
+  loop
+    v_ready := case when v_job.is_cancelled then longshore.end_linked(v_job, 'cancelled')
+      else longshore.end_linked(v_job, 'succeeded', p_results -> v_job.id::text) end;
+    return query
+    select e.* from longshore.ended_linked(v_job, v_ready) e;
+  end loop;
   return query
   select null::uuid, 'held'::text, h.* from unnest(v_lanes, v_slots, v_key_slots) as h(lane, slot, key_slot);
 end

@@ -10,6 +10,8 @@ declare
   v_given record;
   v_job longshore.jobs;
   v_ready uuid[] := '{}';
+  v_end longshore.job_state;
+  v_freed uuid[];
 begin
   for v_given in
     select o.* from jsonb_to_recordset(p_others) as o(id uuid, token bigint, outcome text, error jsonb, "delayMs" bigint)
@@ -17,7 +19,7 @@ begin
   loop
     select * into v_job from longshore.jobs j
     where j.id = v_given.id and j.worker_id = p_worker and j.lease_token = v_given.token
-    for update skip locked;
+    for no key update skip locked;
     if not found then
       return query
       select v_given.id, case when exists (
@@ -31,9 +33,18 @@ begin
     end if;
 
     if v_job.is_cancelled then
-      perform longshore.finish_job(v_job, 'cancelled', null, v_given.error);
+      v_end := 'cancelled';
     elsif v_given.outcome = 'failed' or (v_given.outcome = 'retry' and v_job.attempts >= v_job.max_attempts) then
-      perform longshore.finish_job(v_job, 'failed', null, v_given.error);
+      v_end := 'failed';
+    else
+      v_end := null;
+    end if;
+    if v_end is not null and (v_job.group_id is not null or v_job.workflow is not null) then
+      v_freed := longshore.end_linked(v_job, v_end, null, v_given.error);
+      return query select e.* from longshore.ended_linked(v_job, v_freed) e;
+      continue;
+    elsif v_end is not null then
+      perform longshore.finish_job(v_job, v_end, null, v_given.error);
     elsif v_given.outcome = 'retry' then
       if longshore.send_back(v_job, least(greatest(v_given."delayMs", 0), 315360000000), v_given.error) then
         v_ready := v_ready || v_job.id;

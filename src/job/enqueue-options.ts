@@ -1,5 +1,5 @@
 /** Owns the options of one enqueue: checked here and turned into the *shape* that travels to Postgres. */
-import { checkOptions, checkWhole as checkWholeNumber } from './check-options.ts'
+import { checkOneOf, checkOptions, checkWhole as checkWholeNumber } from './check-options.ts'
 import { constraintTag } from './constraints.ts'
 import { type Duration, toMs } from './duration.ts'
 import { LongshoreError } from './errors.ts'
@@ -22,6 +22,10 @@ export interface JobOptions {
   concurrencyKey?: string
   /** What a worker must have to run it, by declared property key: `{ gpu: 'a100' }`. Default: nothing. */
   constraints?: Readonly<Record<string, string>>
+  /** Jobs with the same key run one after another, over all workers, in the order in which they were enqueued. */
+  workflow?: string
+  /** What a final failure of this job means for its workflow: the next job runs (default), or none until it is resumed. */
+  onWorkflowFailure?: 'continue' | 'halt'
 }
 
 /** What can be changed while a job has not started. */
@@ -53,6 +57,8 @@ const KNOWN = [
   'queue',
   'constraints',
   'concurrencyKey',
+  'workflow',
+  'onWorkflowFailure',
   'id',
   'tx',
 ]
@@ -81,6 +87,25 @@ export function toShape(task: Task, options: JobOptions): Shape {
     shape.concurrencyKey = checkLabel('concurrencyKey', options.concurrencyKey, 200)
   }
   return Object.assign(shape, toTime(options))
+}
+
+/** The workflow that a job belongs to, and whether its failure stops it. */
+export interface WorkflowPlace {
+  workflow?: string
+  halts?: boolean
+}
+
+export function toWorkflowPlace({ workflow, onWorkflowFailure }: JobOptions): WorkflowPlace {
+  if (workflow === undefined) {
+    if (onWorkflowFailure === undefined) return {}
+    throw new LongshoreError('JOB_INVALID', 'onWorkflowFailure is for a job with a workflow: give that too')
+  }
+  if (onWorkflowFailure !== undefined)
+    checkOneOf('JOB_INVALID', 'onWorkflowFailure', onWorkflowFailure, ['continue', 'halt'])
+  return {
+    workflow: checkLabel('workflow', workflow, 200),
+    ...(onWorkflowFailure === 'halt' ? { halts: true } : {}),
+  }
 }
 
 export function toChange(options: ChangeOptions): Change {

@@ -4,6 +4,7 @@ import { type Backoff, type BackoffOptions, toBackoff } from './backoff.ts'
 import { checkOptions, checkWhole as checkWholeNumber } from './check-options.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from './duration.ts'
 import { LongshoreError } from './errors.ts'
+import type { FinishedState, StoredError } from './job.ts'
 import type { JobId } from './job-id.ts'
 import type { Queryable } from './queryable.ts'
 
@@ -72,6 +73,31 @@ export interface JobContext {
    * (`JOB_CANCELLED`). `work` must not end the transaction itself: that fails the job with `TRANSACTION_ENDED`.
    */
   complete<T>(work: (tx: Queryable) => T | Promise<T>): Promise<T>
+  /** The jobs that this one ran after, read from Postgres when they are asked for. */
+  readonly parents: Parents
+  /** The id of the job's group, for `addToGroup`; null when it belongs to none. */
+  groupId(): Promise<string | null>
+}
+
+/** What a job ran after, in the order in which those were added. */
+export interface Parents extends AsyncIterable<ParentJob> {
+  /** All of them. */
+  all(): Promise<ParentJob[]>
+  /** Those of one task, with its type of result. */
+  of<Result>(
+    // biome-ignore lint/suspicious/noExplicitAny: only the result's type matters here
+    task: Task<any, any, any, Result>,
+  ): Promise<ParentJob<Result>[]>
+}
+
+export interface ParentJob<Result = unknown> {
+  readonly id: JobId
+  readonly task: string
+  /** Not `succeeded` only where the edge says `onFailure: 'run'`. */
+  readonly state: FinishedState
+  /** Null where it did not succeed, or returned nothing. */
+  readonly result: Result | null
+  readonly error: StoredError | null
 }
 
 export type HandlerFunction<Payload, Returned> = (

@@ -212,18 +212,98 @@ const QUESTIONS: readonly Question[] = [
       )`,
   },
   {
-    // Nothing waits for parents or for its workflow's turn: there are no dependencies and no workflows yet (also 9).
+    // `pending` = open parents, plus one while it waits for its turn; nothing waits for nothing.
     invariant: 6,
     sql: `
-      select 'it is waiting, and there is nothing to wait for' as problem, id as job_id
-      from longshore.jobs where state = 'waiting'`,
+      with open as materialized (
+        select e.child, count(*) as parents from longshore.edges e join longshore.jobs p on p.id = e.parent group by e.child
+      ), should as (
+        select j.id, j.state, coalesce(j.pending, 0) as pending,
+          coalesce(o.parents, 0) + case when j.has_turn is false then 1 else 0 end as open
+        from longshore.jobs j left join open o on o.child = j.id
+      )
+      select format('it is %s and waits for %s things, of which %s are open', state, pending, open) as problem, id as job_id
+      from should where pending <> open or (state = 'waiting') <> (open > 0)`,
   },
   {
-    // As long as no job can depend on another none can end because of another.
+    // Descendants of a job that did not succeed follow their edge's policy; the graph has no circle, and stays in its group.
     invariant: 7,
     sql: `
-      select 'it ended as dependency_failed, and depends on nothing' as problem, id as job_id
-      from longshore.finished_jobs where state = 'dependency_failed'`,
+      with ended as materialized (
+        select id, state, group_id from longshore.finished_jobs where group_id is not null
+      ), every as materialized (
+        select id, state, group_id from ended
+        union all
+        select id, state, group_id from longshore.jobs where group_id is not null
+      )
+      select format('it is %s, although job %s, which it was to run after (%s), has ended as %s',
+        c.state, p.id, e.policy, p.state) as problem, c.id as job_id
+      from longshore.edges e join ended p on p.id = e.parent join every c on c.id = e.child
+      where p.state <> 'succeeded' and e.policy <> 'run' and c.state not in ('dependency_failed', 'cancelled')
+      union all
+      select 'it ended as dependency_failed, and every job that it was to run after has succeeded', c.id
+      from ended c where c.state = 'dependency_failed' and not exists (
+        select from longshore.edges e left join ended p on p.id = e.parent
+        where e.child = c.id and e.policy <> 'run' and p.state is distinct from 'succeeded')
+      union all
+      select format('it runs after job %s of group %s, and belongs to group %s', p.id, p.group_id, c.group_id), c.id
+      from longshore.edges e join every p on p.id = e.parent join every c on c.id = e.child
+      where p.group_id is distinct from c.group_id
+      union all
+      select 'it waits in a circle', w.id
+      from longshore.jobs w
+      where w.state = 'waiting' and w.id not in (
+        with recursive reached(id) as (
+          select j.id from longshore.jobs j
+          where not exists (select from longshore.edges e join longshore.jobs p on p.id = e.parent where e.child = j.id)
+          union
+          select e.child from reached r join longshore.edges e on e.parent = r.id
+        )
+        select id from reached)
+      union all
+      select format('group %s has ended as %s, and it is %s', g.id, g.end_state, j.state), j.id
+      from longshore.groups g join longshore.jobs j on j.group_id = g.id where g.finished_at is not null
+      union all
+      select format('its group %s does not exist', j.group_id), j.id
+      from longshore.jobs j
+      where j.group_id is not null and not exists (select from longshore.groups g where g.id = j.group_id)`,
+  },
+  {
+    // Per workflow one job has the turn, the one with the lowest number; runs follow each other in the order of the numbers.
+    invariant: 9,
+    sql: `
+      select format('workflow %s: it has number %s and %s, and is the first', coalesce(w.key, '?'), j.workflow_seq,
+        case when j.has_turn then 'the turn' else 'no turn' end) as problem, j.id as job_id
+      from longshore.jobs j left join longshore.workflows w on w.id = j.workflow
+      where j.workflow is not null and not j.has_turn and w.halted_by is null
+        and not exists (select from longshore.jobs o where o.workflow = j.workflow and o.workflow_seq < j.workflow_seq)
+      union all
+      select format('workflow %s: it has the turn, and number %s stands before it', j.workflow, o.workflow_seq), j.id
+      from longshore.jobs j
+      join longshore.jobs o on o.workflow = j.workflow and o.workflow_seq < j.workflow_seq
+      where j.has_turn
+      union all
+      select format('its workflow %s does not exist', j.workflow), j.id
+      from longshore.jobs j
+      where j.workflow is not null and not exists (select from longshore.workflows w where w.id = j.workflow)
+      union all
+      select format('workflow %s has no jobs, and nobody has removed it', w.key), null
+      from longshore.workflows w
+      where w.halted_by is null and not exists (select from longshore.jobs j where j.workflow = w.id)
+      union all
+      select format('workflow %s: number %s started at %s, before number %s ended at %s',
+        r.workflow, r.workflow_seq, r.started_at, r.earlier_seq, r.earlier_end), r.id
+      from (
+        select r.*, lag(r.workflow_seq) over numbers as earlier_seq, lag(r.finished_at) over numbers as earlier_end
+        from (
+          select id, workflow, workflow_seq, started_at, finished_at from longshore.finished_jobs where workflow is not null
+          union all
+          select id, workflow, workflow_seq, started_at, null from longshore.jobs where workflow is not null
+        ) r
+        where r.started_at is not null
+        window numbers as (partition by r.workflow order by r.workflow_seq)
+      ) r
+      where r.started_at < r.earlier_end`,
   },
   {
     // A cancelled job never starts later.

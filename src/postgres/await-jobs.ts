@@ -1,5 +1,4 @@
 /** The verb *await*: says that somebody waits for jobs to end, so that settle tells them. */
-import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
 
@@ -10,7 +9,7 @@ export async function awaitJobs(
   db: Queryable,
   schema: string,
   waiter: string,
-  waits: { id: JobId; timeoutMs: number }[],
+  waits: { id: string; timeoutMs: number }[],
 ): Promise<void> {
   if (waits.length === 0) return
   await db.query(
@@ -29,7 +28,7 @@ export async function forgetAwaited(
   db: Queryable,
   schema: string,
   waiter: string,
-  ids: JobId[],
+  ids: string[],
 ): Promise<void> {
   if (ids.length === 0) return
   await db.query(inSchema(schema, 'delete from longshore.awaited where job_id = any ($1) and waiter = $2'), [

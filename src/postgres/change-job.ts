@@ -2,7 +2,7 @@
 import type { Change } from '../job/enqueue-options.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
-import { explainRefusedConstraint } from './refused-constraint.ts'
+import { explainRefusal } from './refused.ts'
 import { inSchema } from './schema-name.ts'
 
 /** `running` and `finished`: too late, nothing was changed. */
@@ -16,6 +16,6 @@ export async function changeJob(
 ): Promise<ChangeAnswer> {
   const { rows } = await db
     .query(inSchema(schema, 'select longshore.change($1, $2) as answer'), [id, JSON.stringify(change)])
-    .catch(explainRefusedConstraint)
+    .catch(explainRefusal)
   return rows[0]?.['answer'] as ChangeAnswer
 }

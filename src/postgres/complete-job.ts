@@ -13,6 +13,12 @@ import { inSchema } from './schema-name.ts'
  */
 export type Completion = 'completed' | 'lost' | 'cancelled' | 'ended'
 
+export interface Completed {
+  completion: Completion
+  /** The group that it may have brought to its end, see `closeGroups`. */
+  group?: string
+}
+
 const LOCK_TIMEOUT = '10s'
 /** Gone with the transaction: whoever finds another value is in another one. */
 const BEGIN_RUN = "select set_config('longshore_run.lease', $1, true)"
@@ -28,7 +34,8 @@ export async function completeJob(
   workerId: number,
   lease: { id: JobId; leaseToken: string },
   work: (tx: Queryable) => Promise<string | null>,
-): Promise<Completion> {
+): Promise<Completed> {
+  let group: string | undefined
   let hasSettled = false
   try {
     await pool.transaction(async tx => {
@@ -40,13 +47,14 @@ export async function completeJob(
         lease.leaseToken,
         result,
       ])
-      const answer = rows[0]?.['answer'] as Completion
-      if (answer !== 'completed') throw new Refused(answer)
+      const [answer, ofGroup] = String(rows[0]?.['answer']).split(' ')
+      if (answer !== 'completed') throw new Refused(answer as Completion)
+      group = ofGroup
       hasSettled = true
     })
-    return 'completed'
+    return { completion: 'completed', ...(group ? { group } : {}) }
   } catch (error) {
-    if (error instanceof Refused) return error.completion
+    if (error instanceof Refused) return { completion: error.completion }
     if (!hasSettled) throw error
     // The commit may or may not have been done. While it is under way it holds the job.
     const isStillRunning = await pool.transaction(async tx => {
@@ -56,7 +64,7 @@ export async function completeJob(
     })
     if (isStillRunning) throw error
     const { rows } = await pool.query(inSchema(schema, WAS_SETTLED), [lease.id, lease.leaseToken])
-    return rows.length > 0 ? 'completed' : 'lost'
+    return { completion: rows.length > 0 ? 'completed' : 'lost' }
   }
 }
 

@@ -1,11 +1,11 @@
 /** The verb *enqueue*: hands new jobs to `enqueue_jobs` in one statement. */
-import type { Shape } from '../job/enqueue-options.ts'
+import type { Shape, WorkflowPlace } from '../job/enqueue-options.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
-import { explainRefusedConstraint } from './refused-constraint.ts'
+import { explainRefusal } from './refused.ts'
 import { inSchema } from './schema-name.ts'
 
-export interface NewJob {
+export interface NewJob extends WorkflowPlace {
   id: JobId
   queue: string
   /** JSON text: what jobs of one call have in common, see `Shape`. Equal texts travel once. */
@@ -42,6 +42,25 @@ export async function enqueueJobs(
   isChecked: boolean,
   isHinted = false,
 ): Promise<Enqueued> {
+  const { shapeNumbers, values } = jobArguments(jobs)
+  const columns = [
+    ...(isChecked ? ['made::text[] as made'] : []),
+    ...(isHinted ? ['lanes', 'scores::text[] as scores', 'is_ready'] : []),
+  ].join(', ')
+  const workflows = jobs.some(job => job.workflow !== undefined) ? workflowArguments(jobs) : []
+  const text = `select ${columns} from longshore.enqueue_jobs(
+    $1, $2, $3, $4, ${isChecked}, ${isHinted}${workflows.length > 0 ? ', $5, $6' : ''})`
+  try {
+    const { rows } = await db.query(inSchema(schema, text), [...values, ...workflows])
+    const made = isChecked ? new Set(rows[0]?.['made'] as string[]) : undefined
+    return { made, ready: isHinted ? readyOf(jobs, shapeNumbers, made, rows[0]) : [] }
+  } catch (error) {
+    return explainRefusal(error)
+  }
+}
+
+/** What `enqueue_jobs` is told of jobs: their shapes, ids, numbers of shapes and payloads. */
+export function jobArguments(jobs: readonly NewJob[]) {
   const numbers = new Map<string, number>()
   const shapeNumbers = jobs.map(job => {
     let number = numbers.get(job.shape)
@@ -51,24 +70,20 @@ export async function enqueueJobs(
     }
     return number
   })
-  const columns = [
-    ...(isChecked ? ['made::text[] as made'] : []),
-    ...(isHinted ? ['lanes', 'scores::text[] as scores', 'is_ready'] : []),
-  ].join(', ')
-  const text = `select ${columns} from longshore.enqueue_jobs($1, $2, $3, $4, ${isChecked}, ${isHinted})`
-  try {
-    const { rows } = await db.query(inSchema(schema, text), [
-      `[${[...numbers.keys()].join(',')}]`,
-      `{${jobs.map(job => job.id).join(',')}}`,
-      numbers.size === 1 ? null : `{${shapeNumbers.join(',')}}`,
-      jobs.map(job => job.payload).join('\n'),
-    ])
-    const made = isChecked ? new Set(rows[0]?.['made'] as string[]) : undefined
-    return { made, ready: isHinted ? readyOf(jobs, shapeNumbers, made, rows[0]) : [] }
-  } catch (error) {
-    return explainRefusedConstraint(error)
-  }
+  const values = [
+    `[${[...numbers.keys()].join(',')}]`,
+    `{${jobs.map(job => job.id).join(',')}}`,
+    numbers.size === 1 ? null : `{${shapeNumbers.join(',')}}`,
+    jobs.map(job => job.payload).join('\n'),
+  ]
+  return { shapeNumbers, values }
 }
+
+/** The workflows of jobs, and which of them stop theirs when they fail. */
+export const workflowArguments = (jobs: readonly NewJob[]): [(string | null)[], boolean[]] => [
+  jobs.map(job => job.workflow ?? null),
+  jobs.map(job => job.halts ?? false),
+]
 
 function readyOf(
   jobs: readonly NewJob[],
@@ -98,5 +113,5 @@ export async function makeLane(db: Queryable, schema: string, shape: Shape): Pro
       shape.constraintTag,
       shape.concurrencyKey ?? '',
     ])
-    .catch(explainRefusedConstraint)
+    .catch(explainRefusal)
 }

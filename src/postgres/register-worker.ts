@@ -1,7 +1,7 @@
 /** The life of a worker's row: one per life of a worker, see worker-life.ts. */
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
-import { explainRefusedConstraint } from './refused-constraint.ts'
+import { explainRefusal } from './refused.ts'
 import { inSchema } from './schema-name.ts'
 
 export interface WorkerFacts {
@@ -28,7 +28,7 @@ export async function registerWorker(db: Queryable, schema: string, facts: Worke
       facts.constraintTags,
       facts.leaseMs,
     ])
-    .catch(explainRefusedConstraint)
+    .catch(explainRefusal)
   return rows[0]?.['id'] as number
 }
 
@@ -45,7 +45,7 @@ export async function setProperties(
       properties,
       constraintTags,
     ])
-    .catch(explainRefusedConstraint)
+    .catch(explainRefusal)
 }
 
 /** The row stays while jobs run under it: only so are they rescued. */

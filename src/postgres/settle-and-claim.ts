@@ -41,8 +41,10 @@ export interface Exchange {
   wait: 'dead' | 'busy' | 'more' | 'full' | null
   /** Named by Redis, ready, and not handed over. What is neither claimed nor here is gone. */
   refused: (ReadyJob & { answer: 'busy' | 'full' | 'moved' })[]
-  /** What the settled runs made ready. */
+  /** What the settled runs made ready; of very many only the first. */
   ready: ReadyJob[]
+  /** Groups that may be at their end, see `closeGroups`. */
+  groups: string[]
 }
 
 /** Jobs that Redis named for this worker. */
@@ -75,13 +77,14 @@ export async function settleAndClaim(
       ])
     : await db.queryTexts(inSchema(schema, CALL), values)
   if (!row) throw new Error('settle_and_claim answered nothing')
-  const [busy, lost, wait, ready, refused, alone, ...claim] = row
+  const [busy, lost, wait, ready, groups, refused, alone, ...claim] = row
   return {
     refused: (refused?.split(',') ?? []).map(item => {
       const [id, answer, ...place] = item.split(' ')
       return { ...toReady([id, ...place]), answer: answer as 'busy' | 'full' | 'moved' }
     }),
     ready: (ready?.split(',') ?? []).map(item => toReady(item.split(' '))),
+    groups: groups?.split(',') ?? [],
     claimed: toClaimedJobs(claim as string[], alone?.split(',') ?? NOBODY),
     busy: new Set(busy?.split(',')),
     lost: new Set(lost?.split(',')),

@@ -3,17 +3,34 @@
  * at the same time outside a transaction share an insert and a commit.
  */
 import { checkOptions, checkWhole } from '../job/check-options.ts'
-import { type ChangeOptions, type JobOptions, type Shape, toChange, toShape } from '../job/enqueue-options.ts'
+import {
+  type ChangeOptions,
+  type JobOptions,
+  type Shape,
+  toChange,
+  toShape,
+  toWorkflowPlace,
+} from '../job/enqueue-options.ts'
 import { LongshoreError } from '../job/errors.ts'
+import type { FinishedGroup, GroupEvent, GroupRef, GroupStatus } from '../job/group.ts'
 import type { FinishedJob, Job, JobRef } from '../job/job.ts'
 import { type JobId, newJobId, toJobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
-import type { Task } from '../job/task.ts'
+import { checkLabel, type Task } from '../job/task.ts'
 import { type CancelAnswer, cancelJobs } from '../postgres/cancel-jobs.ts'
 import { type ChangeAnswer, changeJob } from '../postgres/change-job.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
 import { enqueueJobs, type MadeReady, makeLane, type NewJob, shapeText } from '../postgres/enqueue-jobs.ts'
+import {
+  type AddedTo,
+  addToGroup,
+  type CancelGroupAnswer,
+  cancelGroup,
+  closeGroups,
+  readGroups,
+  resumeWorkflow,
+} from '../postgres/groups.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { readJobs } from '../postgres/read-jobs.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
@@ -26,7 +43,8 @@ import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
 import { encodePayload } from './encode-payload.ts'
 import { createEnqueueBatch } from './enqueue-batch.ts'
-import { createJobWaiter, type WaitOptions } from './wait-for-job.ts'
+import { createGroupBuilder, type DraftJob, type GroupBuilder, inChunks, toNewJob } from './group-builder.ts'
+import { createWaiter, type WaitOptions } from './waiter.ts'
 
 export interface ProducerOptions {
   /** Where Postgres is: a connection string or `pg` settings. Default: `DATABASE_URL`. */
@@ -51,6 +69,13 @@ export interface ProducerOptions {
 export interface InTransaction {
   /** Your own client, inside your transaction: it happens if and when that commits. */
   tx?: Queryable
+}
+
+export interface GroupOptions {
+  /** What people call it. */
+  name?: string
+  /** A UUID of your own: submitting it again changes nothing, also when the group has ended meanwhile. */
+  id?: string
 }
 
 export interface EnqueueOptions extends JobOptions, InTransaction {
@@ -84,6 +109,23 @@ export interface Producer {
   cancel(job: JobRef | string, options?: InTransaction): Promise<CancelAnswer>
   /** Change a job that has not started. */
   change(job: JobRef | string, change: ChangeOptions & InTransaction): Promise<ChangeAnswer>
+  /** A new group: add jobs to it, say what they run after, and submit it. */
+  group(options?: GroupOptions): GroupBuilder
+  /** More jobs for a group that has not ended. They may run after jobs of it that wait, run or have ended. */
+  addToGroup(group: GroupRef | string): GroupBuilder
+  /** The group as it is now, with how many of its jobs are in each state; undefined when there is none. */
+  getGroup(group: GroupRef | string): Promise<GroupStatus | undefined>
+  /** Resolves when the group has ended, whichever way. Rejects with `WAIT_TIMEOUT` when that takes too long. */
+  waitForGroup(group: GroupRef | string, options?: WaitOptions): Promise<FinishedGroup>
+  /** Cancel what is left of a group. Cancelling again changes nothing. */
+  cancelGroup(group: GroupRef | string, options?: InTransaction): Promise<CancelGroupAnswer>
+  /**
+   * Be told when groups end or are found stuck. A hint: what happens while the connection is broken is not told again, so
+   * whoever must know asks `waitForGroup`. Call what is returned to hear no more.
+   */
+  watchGroups(onEvent: (event: GroupEvent) => void): Promise<() => void>
+  /** Let a workflow that a failure has halted go on with its next job. Returns whether it was halted. */
+  resumeWorkflow(key: string, options?: InTransaction): Promise<boolean>
   /** Waits for what is under way, then closes the connections. */
   close(): Promise<void>
 }
@@ -98,9 +140,12 @@ const KNOWN = Object.keys({
   logger: true,
 } satisfies Record<keyof ProducerOptions, true>)
 const NO_OPTIONS: EnqueueOptions = Object.freeze({})
+const NO_PLACE = Object.freeze({})
 
 /** Jobs in one insert: more does not make it faster (measured from 200 to 1,000: alike). */
 const CHUNK = 1000
+/** Batches of single enqueues under way at once. */
+const BATCHES = 2
 const MOST_KNOWN_LANES = 10_000
 const MOST_CONNECTIONS = 1000
 const MOST_PAYLOAD_BYTES = 4 * 1024 * 1024
@@ -132,11 +177,11 @@ export function createProducer(options: ProducerOptions = {}): Producer {
         alike.map(job => ({ ...job, leaseToken: '0' })),
       )
   }
-  const batch = createEnqueueBatch(pool, schema, {
-    isPossible: jobs => hints?.isPossible(jobs) ?? false,
-    give: hint,
-  })
-  const waiter = createJobWaiter({ postgres, pool, schema, logger })
+  const hinting = { isPossible: (jobs: number) => hints?.isPossible(jobs) ?? false, give: hint }
+  const batch = createEnqueueBatch(pool, schema, BATCHES, hinting)
+  /** Jobs of workflows: one batch after another, so that they are numbered in the order of the calls. */
+  const orderedBatch = createEnqueueBatch(pool, schema, 1, hinting)
+  const waiter = createWaiter({ postgres, pool, schema, logger })
 
   // Checked once, at the first use; a failure is not remembered, so that a later migrate heals it.
   let ready: Promise<void> | undefined
@@ -174,7 +219,9 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     if (tx) checkTransaction(tx)
     await knowLane(shape)
     if (tx) return insertChunks(tx, jobs, isChecked)
-    if (jobs.length === 1) return batch.add(jobs[0] as NewJob, isChecked)
+    const [job] = jobs
+    if (job && jobs.length === 1)
+      return (job.workflow === undefined ? batch : orderedBatch).add(job, isChecked)
     return withRetry(
       async tries =>
         jobs.length <= CHUNK
@@ -188,13 +235,18 @@ export function createProducer(options: ProducerOptions = {}): Producer {
    * Lanes are made before their first job, one at a time: enqueues that make one each would leave twins, which cost
    * every later claim, and inside two serializable transactions each would be a reason for the other to fail.
    */
-  const knownLanes = new Set<string>()
+  const knownLanes = new Map<string, Promise<void>>()
   const knowLane = async (shape: Shape) => {
     const { queue, task, tag, constraintTag, concurrencyKey = '' } = shape
     const lane = `${queue}\n${task}\n${tag}\n${constraintTag}\n${concurrencyKey}`
-    if (knownLanes.has(lane)) return
-    await withRetry(() => makeLane(pool, schema, shape), { ...PAUSES, isTransient: isTransientError })
-    if (knownLanes.size < MOST_KNOWN_LANES) knownLanes.add(lane)
+    const known = knownLanes.get(lane)
+    // Calls that wait for the same lane go on in the order in which they were made: jobs of a workflow rely on it.
+    if (known) return known
+    if (knownLanes.size >= MOST_KNOWN_LANES) knownLanes.clear()
+    const made = withRetry(() => makeLane(pool, schema, shape), { ...PAUSES, isTransient: isTransientError })
+    knownLanes.set(lane, made)
+    made.catch(() => knownLanes.delete(lane)) // whoever asked is told
+    return made
   }
 
   const insertChunks = async (db: Queryable, jobs: NewJob[], isChecked: boolean) => {
@@ -206,6 +258,39 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return made
   }
 
+  /** Insert the jobs of a group in one transaction. */
+  const submit = async (group: AddedTo, drafts: DraftJob[], tx: Queryable | undefined): Promise<boolean> => {
+    if (tx) checkTransaction(tx)
+    const jobs = []
+    for (const draft of drafts) {
+      const encoded = encodePayload(draft.task, draft.payload, maxPayloadBytes)
+      jobs.push(toNewJob(draft, typeof encoded === 'string' ? encoded : await encoded))
+    }
+    await whenReady()
+    for (const draft of drafts) await knowLane(draft.shape)
+    const chunks = [...inChunks(jobs)]
+    const insertAll = async (db: Queryable, isRetried: boolean) => {
+      const own = new Set<string>()
+      for (const [at, chunk] of chunks.entries()) {
+        const into = at === 0 ? group : { id: group.id, isNew: false }
+        if (!(await addToGroup(db, schema, into, chunk, own, isRetried && at === 0))) return false
+        for (const job of chunk) own.add(job.id)
+      }
+      return true
+    }
+    if (tx) return insertAll(tx, false)
+    let tries = 0
+    const isAdded = await withRetry(
+      n => {
+        tries = n
+        return chunks.length === 1 ? insertAll(pool, n > 1) : pool.transaction(own => insertAll(own, n > 1))
+      },
+      { ...PAUSES, isTransient: isTransientError },
+    )
+    // Known on a later try: an earlier one was committed after all.
+    return isAdded || tries > 1
+  }
+
   /** Both verbs change nothing when they are done again. Within a caller's transaction nothing is retried. */
   const once = <T>(tx: Queryable | undefined, call: (db: Queryable) => Promise<T>): Promise<T> =>
     tx ? call(tx) : withRetry(() => call(pool), { ...PAUSES, isTransient: isTransientError })
@@ -214,12 +299,13 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     async enqueue(task, payload, given = NO_OPTIONS) {
       checkTask(task)
       const { shape, text: common } = shapeOf(task as Task, given)
+      const place = given === NO_OPTIONS ? NO_PLACE : toWorkflowPlace(given)
       const id = given.id === undefined ? newJobId() : toJobId(given.id)
       const text = await encodePayload(task as Task, payload, maxPayloadBytes)
       await whenReady()
       const made = await insert(
         shape,
-        [{ id, queue: shape.queue, shape: common, payload: text }],
+        [{ id, queue: shape.queue, shape: common, payload: text, ...place }],
         given.id !== undefined,
         given.tx,
       )
@@ -235,6 +321,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
         )
       }
       const { shape, text: common } = shapeOf(task as Task, given)
+      const place = toWorkflowPlace(given)
       const jobs: NewJob[] = []
       for (const payload of payloads) {
         const encoded = encodePayload(task as Task, payload, maxPayloadBytes)
@@ -243,6 +330,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
           queue: shape.queue,
           shape: common,
           payload: typeof encoded === 'string' ? encoded : await encoded,
+          ...place,
         })
       }
       await whenReady()
@@ -259,7 +347,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     async waitFor<Result>(job: JobRef<Result> | string, wait: WaitOptions = {}) {
       const id = idOf(job)
       await whenReady()
-      return (await waiter.wait(id, wait)) as FinishedJob<Result>
+      return (await waiter.waitForJob(id, wait)) as FinishedJob<Result>
     },
 
     async cancel(job, given = {}) {
@@ -281,9 +369,63 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       return once(tx, db => changeJob(db, schema, id, change))
     },
 
+    group(given = {}) {
+      checkOptions('GROUP_INVALID', 'group', given, ['name', 'id'])
+      const { name } = given
+      if (name !== undefined) checkLabel('name', name, 200)
+      const id = given.id === undefined ? newJobId() : toJobId(given.id)
+      const group = { id, isNew: true, ...(name === undefined ? {} : { name }) }
+      return createGroupBuilder({ id, isLive: false, submit: (drafts, tx) => submit(group, drafts, tx) })
+    },
+
+    addToGroup(given) {
+      const id = groupIdOf(given)
+      return createGroupBuilder({
+        id,
+        isLive: true,
+        submit: (drafts, tx) => submit({ id, isNew: false }, drafts, tx),
+      })
+    },
+
+    async getGroup(group) {
+      const id = groupIdOf(group)
+      await whenReady()
+      return (await readGroups(pool, schema, [id]))[0]
+    },
+
+    async waitForGroup(group, wait = {}) {
+      const id = groupIdOf(group)
+      await whenReady()
+      return waiter.waitForGroup(id, wait)
+    },
+
+    async cancelGroup(group, given = {}) {
+      const id = groupIdOf(group)
+      checkOptions('GROUP_INVALID', 'cancelGroup', given, ['tx'])
+      const { tx } = given
+      if (tx) checkTransaction(tx)
+      await whenReady()
+      return once(tx, db => cancelGroup(db, schema, id))
+    },
+
+    async watchGroups(onEvent) {
+      await whenReady()
+      return waiter.watchGroups(onEvent)
+    },
+
+    async resumeWorkflow(key, given = {}) {
+      checkLabel('workflow', key, 200)
+      checkOptions('JOB_INVALID', 'resumeWorkflow', given, ['tx'])
+      const { tx } = given
+      if (tx) checkTransaction(tx)
+      await whenReady()
+      return once(tx, db => resumeWorkflow(db, schema, key))
+    },
+
     async close() {
       isClosed = true
       await batch.idle()
+      await orderedBatch.idle()
       await waiter.close()
       hints?.close()
       await pool.end()
@@ -304,5 +446,7 @@ function checkTask(task: unknown): void {
   if (typeof (task as Task | undefined)?.handle === 'function') return
   throw new LongshoreError('TASK_INVALID', 'the first argument must be a task made by defineTask({ … })')
 }
+
+const groupIdOf = (group: GroupRef | string): string => toJobId(typeof group === 'string' ? group : group?.id)
 
 const idOf = (job: JobRef | string): JobId => toJobId(typeof job === 'string' ? job : job?.id)

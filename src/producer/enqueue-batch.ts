@@ -22,13 +22,14 @@ interface Entry {
   reject: (error: unknown) => void
 }
 
-const IN_FLIGHT = 2
 const MAX_ITEMS = 500
 const RETRY = { firstMs: 50, maxMs: 1000, maxTries: 8, isTransient: isTransientError }
 
+/** `inFlight`: how many batches are under way at once. With one, jobs are committed in the order in which they were added. */
 export function createEnqueueBatch(
   pool: Pool,
   schema: string,
+  inFlight: number,
   hint: { isPossible(jobs: number): boolean; give(jobs: MadeReady[]): void },
 ): EnqueueBatch {
   const insert = (entries: Entry[], isChecked: boolean) => {
@@ -64,7 +65,7 @@ export function createEnqueueBatch(
 
   // The checked insert costs more, so the few that need it travel apart.
   const batch = naturalBatch<Entry>({
-    inFlight: IN_FLIGHT,
+    inFlight,
     maxItems: MAX_ITEMS,
     send: async entries => {
       const checked = entries.filter(entry => entry.isChecked)

@@ -1,6 +1,6 @@
 /**
  * Upkeep: the duties that somebody must do for the whole deployment, done by whoever holds the lease. Duties are one
- * file each: due jobs, rescue, history, the outbox nobody reads. Holding the lease twice would do no harm to them; it only saves work.
+ * file each: due jobs, rescue, groups, history, the outbox nobody reads. Holding the lease twice would do no harm to them; it only saves work.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Queryable } from '../job/queryable.ts'
@@ -12,6 +12,7 @@ import { type LeaderRank, lead, resign } from './lead.ts'
 import { leaveRedis } from './leave-redis.ts'
 import { createDueJobs } from './promote-due-jobs.ts'
 import { rescueJobs } from './rescue-jobs.ts'
+import { createGroupSweep } from './sweep-groups.ts'
 
 export interface Upkeep {
   /** A job was scheduled that is due before the next regular look. */
@@ -43,6 +44,7 @@ export function startUpkeep(options: {
 }): Upkeep {
   const { db, pool, schema, holder, logger } = options
   const dueJobs = createDueJobs({ db, schema, onError: report })
+  const sweepGroups = createGroupSweep(db, schema)
   let isLeader = false
   let leadingSince = 0
   let isStopped = false
@@ -67,6 +69,7 @@ export function startUpkeep(options: {
     if (!isLeader) return dueJobs.stop()
     dueJobs.start()
     await rescueJobs(db, schema, performance.now() - leadingSince, logger)
+    await sweepGroups()
     if (options.rank !== 'relay with Redis')
       await leaveRedis(db, schema, holder, performance.now() - leadingSince, logger)
     if (performance.now() < historyAt) return

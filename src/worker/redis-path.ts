@@ -58,6 +58,7 @@ const NOTHING: Exchange = {
   wait: null,
   refused: [],
   ready: [],
+  groups: [],
 }
 
 export function createRedisPath(options: {

@@ -10,9 +10,10 @@ import type { JobId } from '../job/job-id.ts'
 import { encodeJson } from '../job/json.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { messageOf, storedError, toStoredError } from '../job/stored-error.ts'
-import type { Handler, JobContext, RunningJob, Task } from '../job/task.ts'
+import type { Handler, JobContext, ParentJob, Parents, RunningJob, Task } from '../job/task.ts'
 import { type Validated, validate } from '../job/validate.ts'
 import type { Completion } from '../postgres/complete-job.ts'
+import type { ParentRow } from '../postgres/read-parents.ts'
 import type { ClaimedJob, Outcome } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
 
@@ -27,6 +28,9 @@ export interface RunSettings {
   complete: (claimed: ClaimedJob, work: (tx: Queryable) => Promise<string | null>) => Promise<Completion>
   /** The run was completed in a transaction: there will be no outcome. */
   onCompleted: (claimed: ClaimedJob) => void
+  /** A page of the jobs that this one ran after, of one task if one is named. */
+  readParents: (claimed: ClaimedJob, task: string | null, after: string) => Promise<ParentRow[]>
+  readGroup: (claimed: ClaimedJob) => Promise<string | null>
   /** Called once, when the handler has returned: never before `onOutcome`. */
   onReturn: () => void
 }
@@ -285,6 +289,46 @@ class Context implements JobContext {
   complete<T>(work: (tx: Queryable) => T | Promise<T>): Promise<T> {
     return this.#run.complete(work)
   }
+  get parents(): Parents {
+    return new JobParents(this.#run)
+  }
+  groupId(): Promise<string | null> {
+    return this.#run.settings.readGroup(this.#run.claimed)
+  }
+}
+
+const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
+
+/** Read in pages: a job may run after thousands. */
+class JobParents implements Parents {
+  readonly #run: Run
+  constructor(run: Run) {
+    this.#run = run
+  }
+  [Symbol.asyncIterator](): AsyncIterator<ParentJob> {
+    return this.#read(null)
+  }
+  async all(): Promise<ParentJob[]> {
+    return listOf(this.#read(null))
+  }
+  // biome-ignore lint/suspicious/noExplicitAny: only the result's type matters here
+  async of<Result>(task: Task<any, any, any, Result>): Promise<ParentJob<Result>[]> {
+    return listOf(this.#read(task.name)) as Promise<ParentJob<Result>[]>
+  }
+  async *#read(task: string | null): AsyncGenerator<ParentJob> {
+    let after: string | undefined = BEFORE_ALL
+    while (after !== undefined) {
+      const page: ParentRow[] = await this.#run.settings.readParents(this.#run.claimed, task, after)
+      yield* page
+      after = page.at(-1)?.id
+    }
+  }
+}
+
+async function listOf<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const list: T[] = []
+  for await (const item of items) list.push(item)
+  return list
 }
 
 /** What few handlers look at is worked out when they do. */

@@ -9,9 +9,11 @@ import type { JobId } from '../job/job-id.ts'
 import type { Handler } from '../job/task.ts'
 import { completeJob } from '../postgres/complete-job.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
+import { closeGroups } from '../postgres/groups.ts'
 import { startHeartbeat } from '../postgres/heartbeat.ts'
 import { type Listener, openListener } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
+import { readGroupOf, readParents } from '../postgres/read-parents.ts'
 import {
   readCancelled,
   readLanes,
@@ -34,6 +36,7 @@ import { openRedis } from '../redis/open-redis.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
+import { naturalBatch } from '../runtime/natural-batch.ts'
 import { createWakeUp } from '../runtime/wake-up.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
@@ -64,6 +67,8 @@ const COMPLETE_CONNECTIONS = 5
 /** How soon a cancelled job that is not known yet is looked for again. */
 const CANCEL_LOOK_MS = 250
 const MOST_KNOWN_LANES = 10_000
+const MOST_GROUPS = 1000
+const PARENTS_PAGE = 1000
 /** A relay that leads is heard by then; a worker that hears none goes straight to Postgres. */
 const FIRST_BEAT_MS = 700
 /** Workers whose way through Redis has closed do not all ask Postgres at the same moment. */
@@ -128,8 +133,12 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onReturn: handlerReturned,
     complete: async (job, work) => {
       if (hasClosed) throw new LongshoreError('LEASE_LOST', 'the worker has given the job back')
-      return completeJob(completePool(), schema, workerId, job, work)
+      const { completion, group } = await completeJob(completePool(), schema, workerId, job, work)
+      if (group !== undefined) groupEnds.add(group)
+      return completion
     },
+    readParents: (job, task, after) => readParents(pool, schema, job.id, task, after, PARENTS_PAGE),
+    readGroup: job => readGroupOf(pool, schema, job.id),
     onCompleted: job => {
       path?.runEnded(job)
       if (holds(job)) runs.delete(job.id)
@@ -295,8 +304,20 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
   })
   inside = earlier?.handOver(handlerReturned) ?? 0
-  const exchange = (outcomes: readonly Outcome[], limit: number, named?: Named) =>
-    settleAndClaim(pool, schema, workerId, outcomes, limit, named)
+  const exchange = async (outcomes: readonly Outcome[], limit: number, named?: Named) => {
+    const answer = await settleAndClaim(pool, schema, workerId, outcomes, limit, named)
+    for (const group of answer.groups) groupEnds.add(group)
+    return answer
+  }
+  /** Whether a group has ended is seen only after the commit of what ended its last jobs. The upkeep finds what is missed. */
+  const groupEnds = naturalBatch<string>({
+    inFlight: 1,
+    maxItems: MOST_GROUPS,
+    send: groups =>
+      closeGroups(pool, schema, [...new Set(groups)]).catch(error =>
+        logger.info({ err: error }, 'could not write the end of groups; the upkeep does'),
+      ),
+  })
   const loop = createExchangeLoop({
     settings: given.settings,
     taken: inside,
@@ -455,7 +476,8 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     if (unsettled)
       logger.error('stopping with runs that could not be settled: somebody holds them, or Postgres is away')
     loop.close()
-    await Promise.all([heartbeat.stop(), upkeep.stop(), pathClosed])
+    const lastGroups = Promise.race([groupEnds.idle(), pause(UNREGISTER_MS, undefined, { ref: false })])
+    await Promise.all([heartbeat.stop(), upkeep.stop(), pathClosed, lastGroups])
     // The row of a dead life goes when its jobs have been rescued.
     if (!isDead) await unregister()
     await listener.close()

@@ -78,7 +78,7 @@ export function useDeployment(database: TestDatabase, options: DeploymentOptions
     await database.rows(
       `truncate longshore.jobs, longshore.finished_jobs, longshore.workers, longshore.awaited, longshore.tasks,
          longshore.limits, longshore.slot_groups, longshore.lane_heads, longshore.lanes, longshore.outbox,
-         longshore.relayed, longshore.queues`,
+         longshore.relayed, longshore.queues, longshore.groups, longshore.edges, longshore.workflows`,
     )
     await database.rows("update longshore.settings set dispatch = 'direct'")
     await journal.clear()

@@ -109,14 +109,16 @@ const QUESTIONS: readonly [invariant: number, sql: string][] = [
      select 'it went from ' || coalesce(was::text, 'nowhere') || ' to ' || state, job_id
      from steps
      where state is not null and (coalesce(was::text, 'made'), state::text) not in (
-       ('made', 'scheduled'), ('made', 'ready'),
+       ('made', 'scheduled'), ('made', 'ready'), ('made', 'waiting'),
+       ('waiting', 'waiting'), ('waiting', 'scheduled'), ('waiting', 'ready'),
        ('scheduled', 'scheduled'), ('scheduled', 'ready'), ('ready', 'scheduled'), ('ready', 'ready'),
        ('ready', 'running'), ('running', 'running'), ('running', 'ready'), ('running', 'scheduled'))
      union all
      select 'it left as ' || s.was || case when f.id is null then ' without a trace' else ' and ended as ' || f.state end,
        s.job_id
      from steps s left join longshore.finished_jobs f on f.id = s.job_id and f.lease_token = s.token_was
-     where s.state is null and (f.id is null or (f.state <> 'cancelled' and s.was <> 'running'))`,
+     where s.state is null and (f.id is null or (s.was <> 'running' and f.state <> 'cancelled'
+       and (s.was <> 'waiting' or f.state <> 'dependency_failed')))`,
   ],
   [
     3,

@@ -1,0 +1,42 @@
+-- Write the end state of those of the groups in which no job is left: `cancelled` if it was cancelled, or a job was and none
+-- has failed; `failed` if a job has failed or could not run because of one; else `complete`. Passes over groups that
+-- somebody holds: jobs are being added, or another is closing it. Returns what was written.
+create function longshore.close_groups(p_groups uuid[]) returns table (id uuid, state text)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_group longshore.groups;
+begin
+  for v_group in
+    select g.* from longshore.groups g
+    where g.id = any (p_groups) and g.finished_at is null order by g.id for update skip locked
+  loop
+    -- A statement of its own, after the lock: it sees what whoever held it has added.
+    continue when exists (select from longshore.jobs j where j.group_id = v_group.id);
+    update longshore.groups g
+    set succeeded = g.succeeded + c.succeeded, failed = g.failed + c.failed, cancelled = g.cancelled + c.cancelled,
+      dependency_failed = g.dependency_failed + c.dependency_failed, finished_at = clock_timestamp(), stuck = null,
+      end_state = case
+        when g.cancelled_at is not null then 'cancelled'
+        when g.failed + c.failed + g.dependency_failed + c.dependency_failed > 0 then 'failed'
+        when g.cancelled + c.cancelled > 0 then 'cancelled'
+        else 'complete'
+      end
+    from (
+      select count(*) filter (where f.state = 'succeeded') as succeeded,
+        count(*) filter (where f.state = 'failed') as failed,
+        count(*) filter (where f.state = 'cancelled') as cancelled,
+        count(*) filter (where f.state = 'dependency_failed') as dependency_failed
+      from longshore.finished_jobs f where f.group_id = v_group.id
+    ) c
+    where g.id = v_group.id
+    returning g.id, g.end_state into id, state;
+    perform longshore.tell_waiters(array[v_group.id]);
+    perform longshore.tell_watchers(v_group.id, state);
+    return next;
+  end loop;
+end
+$$;

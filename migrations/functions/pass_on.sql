@@ -1,0 +1,168 @@
+-- Pass on the end of jobs to those that wait for it. The caller has ended p_ids as p_states in this transaction, in an
+-- earlier statement; p_workflows are those they belonged to, p_halted those that a failure stops, by p_halted_by.
+-- Dependents are counted down, or end by the policy of the edge, and theirs with them; the turn of a workflow goes to the
+-- lowest number left. p_doomed, p_doomed_states: waiting jobs that are to end as well. Returns what became ready.
+--
+-- A dependent of a job that has not ended is waiting or gone, and nobody can add one to a job that is locked: so what is found
+-- without locks is locked in order and looked at again, until nothing new is found. Waits for locks as long as the caller's lock_timeout says.
+create function longshore.pass_on(
+  p_ids uuid[], p_states longshore.job_state[], p_workflows bigint[] default '{}',
+  p_halted bigint[] default '{}', p_halted_by uuid[] default '{}',
+  p_doomed uuid[] default '{}', p_doomed_states longshore.job_state[] default '{}'
+) returns uuid[]
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+-- The places of all rows are known; statistics from before the group was there must not say otherwise.
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_ids uuid[] := p_ids;
+  v_states longshore.job_state[] := p_states;
+  v_workflows bigint[] := coalesce(p_workflows, '{}');
+  v_halted bigint[] := coalesce(p_halted, '{}');
+  v_halted_by uuid[] := coalesce(p_halted_by, '{}');
+  v_doomed uuid[];
+  v_doomed_states longshore.job_state[];
+  v_held uuid[] := '{}';
+  v_causes jsonb;
+  v_next uuid[] := '{}';
+  v_heads uuid[];
+  v_lane record;
+  v_ready uuid[] := '{}';
+  v_due_soon boolean := false;
+  v_now_ms bigint := floor(extract(epoch from clock_timestamp()) * 1000);
+begin
+  if p_doomed <> '{}' or exists (select from unnest(p_states) as s(state) where s.state <> 'succeeded') then
+    loop
+      with recursive doomed(id, state) as (
+        select d.id, d.state from unnest(p_doomed, p_doomed_states) as d(id, state) join longshore.jobs j on j.id = d.id
+        union
+        select e.child, (case e.policy when 'cancel' then 'cancelled' else 'dependency_failed' end)::longshore.job_state
+        from unnest(p_ids, p_states) as p(id, state)
+        join longshore.edges e on e.parent = p.id and e.policy <> 'run'
+        join longshore.jobs j on j.id = e.child
+        where p.state <> 'succeeded'
+        union
+        select e.child, (case e.policy when 'cancel' then 'cancelled' else 'dependency_failed' end)::longshore.job_state
+        from doomed d
+        join longshore.edges e on e.parent = d.id and e.policy <> 'run'
+        join longshore.jobs j on j.id = e.child
+      )
+      select coalesce(array_agg(d.id order by d.id), '{}'), coalesce(array_agg(d.state order by d.id), '{}')
+      into v_doomed, v_doomed_states
+      -- Whom one edge cancels and another fails has failed.
+      from (select d.id, max(d.state) as state from doomed d group by d.id) d;
+      exit when v_doomed = v_held;
+      select coalesce(array_agg(j.id order by j.id), '{}') into v_held
+      from (select j.id from longshore.jobs j where j.id = any (v_doomed) order by j.id for update) j;
+    end loop;
+
+    if v_doomed <> '{}' then
+      -- For finding who is to blame.
+      select jsonb_object_agg(e.id, 1) into v_causes
+      from unnest(p_ids || v_doomed, p_states || v_doomed_states) as e(id, state) where e.state <> 'succeeded';
+      with ended as (
+        delete from longshore.jobs j using unnest(v_doomed, v_doomed_states) as d(id, state) where j.id = d.id
+        returning j.*, d.state as end_state
+      ), kept as (
+        insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
+          max_attempts, rescues, payload, error, group_id, workflow, workflow_seq)
+        select e.id, e.score, e.lease_token, e.created_at, now(), e.lane, (now() at time zone 'utc')::date, e.end_state,
+          e.attempts, e.max_attempts, e.rescues, e.payload,
+          jsonb_build_object(
+            'code', case e.end_state when 'cancelled' then 'DEPENDENCY_CANCELLED' else 'DEPENDENCY_FAILED' end,
+            'message', coalesce((
+              select format('job %s, which it was to run after, has not succeeded', c.parent)
+              from longshore.edges c where c.child = e.id and c.policy <> 'run' and v_causes ? c.parent::text limit 1
+            ), 'a job that it was to run after has not succeeded')),
+          e.group_id, e.workflow, e.workflow_seq
+        from ended e
+        on conflict do nothing
+      )
+      select v_workflows || coalesce(array_agg(e.workflow) filter (where e.workflow is not null), '{}'),
+        v_halted || coalesce(array_agg(e.workflow) filter (where e.halts and e.end_state = 'dependency_failed'), '{}'),
+        v_halted_by || coalesce(array_agg(e.id) filter (where e.halts and e.end_state = 'dependency_failed'), '{}')
+      into v_workflows, v_halted, v_halted_by
+      from ended e;
+      v_ids := v_ids || v_doomed;
+      v_states := v_states || v_doomed_states;
+      perform longshore.tell_waiters(v_doomed);
+    end if;
+  end if;
+
+  if v_workflows <> '{}' then
+    perform from longshore.workflows w where w.id = any (v_workflows) order by w.id for update;
+    if v_halted <> '{}' then
+      update longshore.workflows w set halted_by = h.job
+      from unnest(v_halted, v_halted_by) as h(id, job) where w.id = h.id and w.halted_by is null;
+    end if;
+    loop
+      -- Whoever is found may be gone when it is locked: then the turn is the next one's.
+      select coalesce(array_agg(n.id order by n.id) filter (where not n.has_turn), '{}') into v_heads
+      from longshore.workflows w
+      cross join lateral (
+        select j.id, j.has_turn from longshore.jobs j where j.workflow = w.id order by j.workflow_seq limit 1
+      ) n
+      where w.id = any (v_workflows) and w.halted_by is null;
+      select coalesce(array_agg(j.id order by j.id), '{}') into v_next
+      from (select j.id from longshore.jobs j where j.id = any (v_heads) order by j.id for no key update) j;
+      exit when v_heads = v_next;
+    end loop;
+    -- Deleted, not left: an enqueue that reads an older snapshot must not take the last job for one that still has the turn.
+    delete from longshore.workflows w
+    where w.id = any (v_workflows) and w.halted_by is null
+      and not exists (select from longshore.jobs j where j.workflow = w.id);
+  end if;
+
+  perform from longshore.jobs j
+  where j.id = any (array(
+    select e.child from unnest(v_ids) as p(id) join longshore.edges e on e.parent = p.id))
+  order by j.id
+  for no key update;
+  for v_lane in
+    with steps as (
+      select e.child as id, false as is_turn
+      from unnest(v_ids, v_states) as p(id, state)
+      join longshore.edges e on e.parent = p.id and (p.state = 'succeeded' or e.policy = 'run')
+      union all
+      select n.id, true from unnest(v_next) as n(id)
+    ), moves as materialized (
+      -- Counted before it is subtracted: an update takes one row of many for each job.
+      select s.id, count(*) as steps, bool_or(s.is_turn) as is_turn from steps s group by s.id
+    ), moved as (
+      update longshore.jobs j
+      set pending = case when j.pending > m.steps then j.pending - m.steps end,
+        has_turn = case when m.is_turn then true else j.has_turn end,
+        state = (case
+          when j.pending > m.steps then 'waiting'
+          when (j.score & 4398046511103) > v_now_ms then 'scheduled'
+          else 'ready'
+        end)::longshore.job_state
+      from moves m
+      where j.id = m.id and j.state = 'waiting'
+      returning j.id, j.lane, j.score, j.state
+    )
+    select m.lane, m.state, min(m.score) as score, array_agg(m.id order by m.score, m.id) as ids,
+      bool_or((m.score & 4398046511103) < v_now_ms + 300) as is_soon
+    from moved m where m.state <> 'waiting' group by m.lane, m.state order by m.lane
+  loop
+    if v_lane.state = 'ready' then
+      v_ready := v_ready || v_lane.ids;
+      perform longshore.offer(v_lane.lane, v_lane.score, v_lane.ids[1], cardinality(v_lane.ids));
+    else
+      v_due_soon := v_due_soon or v_lane.is_soon;
+    end if;
+  end loop;
+  if v_due_soon then
+    perform pg_notify('longshore.due', '');
+  end if;
+  for v_at in 1 .. cardinality(v_ready) by 1000 loop
+    perform longshore.note_changes(v_ready[v_at : v_at + 999]);
+  end loop;
+  return v_ready;
+end
+$$;

@@ -1,0 +1,20 @@
+-- Close groups that nobody has closed: the worker that ended the last job died before it could, or the last job was
+-- cancelled or rescued. Looks at p_limit unfinished groups behind p_after; returns the last of them, or null at the end.
+create function longshore.sweep_groups(p_after uuid, p_limit int) returns uuid
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+as $$
+declare
+  v_page uuid[];
+begin
+  v_page := array(
+    select g.id from longshore.groups g
+    where g.finished_at is null and g.id > p_after order by g.id limit p_limit);
+  perform longshore.close_groups(array(
+    select g.id from unnest(v_page) as g(id)
+    where not exists (select from longshore.jobs j where j.group_id = g.id)));
+  return case when cardinality(v_page) = p_limit then v_page[p_limit] end;
+end
+$$;

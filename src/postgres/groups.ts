@@ -1,0 +1,136 @@
+/** The verbs of a group: add jobs to it, read it, cancel it, close it. */
+import type { FinishedGroup, GroupStatus, StuckReport } from '../job/group.ts'
+import type { EdgePolicy } from '../job/group-graph.ts'
+import type { JobState } from '../job/job.ts'
+import type { Queryable } from '../job/queryable.ts'
+import { jobArguments, type NewJob, workflowArguments } from './enqueue-jobs.ts'
+import { explainRefusal } from './refused.ts'
+import { inSchema } from './schema-name.ts'
+
+export interface NewGroupJob extends NewJob {
+  parents: ReadonlyMap<string, EdgePolicy>
+}
+
+export interface AddedTo {
+  id: string
+  name?: string
+  /** It is made with these jobs. */
+  isNew: boolean
+}
+
+/**
+ * Add jobs, each of which stands behind its parents. `isRetried`: an earlier try may have been committed. `own`: the ids that
+ * this transaction has added before. Returns false when the group (a new one) or the jobs are there already.
+ */
+export async function addToGroup(
+  db: Queryable,
+  schema: string,
+  group: AddedTo,
+  jobs: readonly NewGroupJob[],
+  own: ReadonlySet<string>,
+  isRetried: boolean,
+): Promise<boolean> {
+  const children: number[] = []
+  const parents: string[] = []
+  const policies: EdgePolicy[] = []
+  for (const [at, job] of jobs.entries()) {
+    for (const [parent, policy] of job.parents) {
+      children.push(at + 1)
+      parents.push(parent)
+      policies.push(policy)
+    }
+  }
+  const here = new Set<string>(jobs.map(job => job.id))
+  const held = [...new Set(parents)].filter(parent => !own.has(parent) && !here.has(parent))
+  const workflows = jobs.some(job => job.workflow !== undefined) ? workflowArguments(jobs) : [null, null]
+  const { rows } = await db
+    .query(
+      inSchema(
+        schema,
+        `select longshore.add_to_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) as answer`,
+      ),
+      [
+        group.id,
+        group.name ?? null,
+        group.isNew,
+        isRetried,
+        ...jobArguments(jobs).values,
+        ...workflows,
+        `{${children.join(',')}}`,
+        `{${parents.join(',')}}`,
+        `{${policies.join(',')}}`,
+        `{${held.join(',')}}`,
+      ],
+    )
+    .catch(explainRefusal)
+  return rows[0]?.['answer'] === 'added'
+}
+
+const READ = `
+  select id, name, state, waiting, scheduled, ready, running, succeeded, failed, cancelled, dependency_failed, created_at,
+    finished_at, stuck
+  from longshore.group_status where id = any ($1)`
+
+export async function readGroups(
+  db: Queryable,
+  schema: string,
+  ids: readonly string[],
+): Promise<GroupStatus[]> {
+  const { rows } = await db.query(inSchema(schema, READ), [ids])
+  return rows.map(toGroup)
+}
+
+/** Those of the groups that have ended. */
+export async function readFinishedGroups(
+  db: Queryable,
+  schema: string,
+  ids: readonly string[],
+): Promise<FinishedGroup[]> {
+  const { rows } = await db.query(inSchema(schema, `${READ} and finished_at is not null`), [ids])
+  return rows.map(row => toGroup(row) as FinishedGroup)
+}
+
+const STATES: readonly JobState[] = [
+  'waiting',
+  'scheduled',
+  'ready',
+  'running',
+  'succeeded',
+  'failed',
+  'cancelled',
+  'dependency_failed',
+]
+
+function toGroup(row: Record<string, unknown>): GroupStatus {
+  return {
+    id: String(row['id']),
+    name: row['name'] as string | null,
+    state: row['state'] as GroupStatus['state'],
+    counts: Object.fromEntries(STATES.map(state => [state, Number(row[state])])) as Record<JobState, number>,
+    createdAt: row['created_at'] as Date,
+    finishedAt: row['finished_at'] as Date | null,
+    stuck: row['stuck'] as StuckReport | null,
+  }
+}
+
+/**
+ * `cancelled`: nothing of it is left. `cancelling`: jobs of it run; their signals fire, and however those runs end the jobs end
+ * as cancelled. `finished`: it had ended before. `unknown`: there is no such group, or its history has been dropped.
+ */
+export type CancelGroupAnswer = 'cancelled' | 'cancelling' | 'finished' | 'unknown'
+
+export async function cancelGroup(db: Queryable, schema: string, id: string): Promise<CancelGroupAnswer> {
+  const { rows } = await db.query(inSchema(schema, 'select longshore.cancel_group($1) as answer'), [id])
+  return rows[0]?.['answer'] as CancelGroupAnswer
+}
+
+/** Write the end of those of the groups that have ended. */
+export async function closeGroups(db: Queryable, schema: string, ids: readonly string[]): Promise<void> {
+  await db.query(inSchema(schema, 'select longshore.close_groups($1)'), [ids])
+}
+
+/** Let a workflow that a failure has stopped go on. Returns whether it was stopped. */
+export async function resumeWorkflow(db: Queryable, schema: string, key: string): Promise<boolean> {
+  const { rows } = await db.query(inSchema(schema, 'select longshore.resume_workflow($1) as answer'), [key])
+  return rows[0]?.['answer'] === true
+}

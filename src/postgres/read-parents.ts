@@ -1,0 +1,43 @@
+/** The verb *read parents*: what a job runs after, and how that ended. */
+import type { FinishedState, StoredError } from '../job/job.ts'
+import type { JobId } from '../job/job-id.ts'
+import type { Queryable } from '../job/queryable.ts'
+import { inSchema } from './schema-name.ts'
+
+export interface ParentRow {
+  id: JobId
+  task: string
+  state: FinishedState
+  result: unknown
+  error: StoredError | null
+}
+
+/** A page of the parents that have ended, in id order, behind `after`; of one task, if one is named. */
+export async function readParents(
+  db: Queryable,
+  schema: string,
+  child: JobId,
+  task: string | null,
+  after: string,
+  limit: number,
+): Promise<ParentRow[]> {
+  const { rows } = await db.query(
+    inSchema(
+      schema,
+      `select f.id, l.task, f.state, f.result, f.error
+       from longshore.edges e
+       join longshore.finished_jobs f on f.id = e.parent
+       join longshore.lanes l on l.id = f.lane
+       where e.child = $1 and e.parent > $2 and ($3::text is null or l.task = $3)
+       order by e.parent limit $4`,
+    ),
+    [child, after, task, limit],
+  )
+  return rows as unknown as ParentRow[]
+}
+
+/** The group of an unfinished job, or null. */
+export async function readGroupOf(db: Queryable, schema: string, id: JobId): Promise<string | null> {
+  const { rows } = await db.query(inSchema(schema, 'select group_id from longshore.jobs where id = $1'), [id])
+  return (rows[0]?.['group_id'] as string | null | undefined) ?? null
+}

@@ -1,0 +1,194 @@
+/**
+ * Owns the making of a group: jobs and what they run after are gathered here, checked as a whole, and inserted in one
+ * transaction. Jobs travel in chunks, parents first, so that each chunk finds what it names.
+ */
+import { checkOneOf, checkOptions } from '../job/check-options.ts'
+import {
+  type JobOptions,
+  type Shape,
+  toShape,
+  toWorkflowPlace,
+  type WorkflowPlace,
+} from '../job/enqueue-options.ts'
+import { LongshoreError } from '../job/errors.ts'
+import type { GroupRef } from '../job/group.ts'
+import { EDGE_POLICIES, type EdgePolicy, type GraphJob, inOrder } from '../job/group-graph.ts'
+import type { JobRef } from '../job/job.ts'
+import { type JobId, newJobId, toJobId } from '../job/job-id.ts'
+import type { Queryable } from '../job/queryable.ts'
+import { checkLabel, type Task } from '../job/task.ts'
+import { shapeText } from '../postgres/enqueue-jobs.ts'
+import type { NewGroupJob } from '../postgres/groups.ts'
+
+/** Something that a job runs after. */
+export type Parent =
+  | JobRef
+  | string
+  | {
+      job: JobRef | string
+      /** What becomes of the job if this one does not succeed: it ends as `dependency_failed` (`fail`, the default), it runs
+       * all the same (`run`), or it is cancelled (`cancel`). */
+      onFailure: EdgePolicy
+    }
+
+export interface GroupJobOptions extends JobOptions {
+  /** What it runs after: jobs of this group. */
+  after?: Parent | readonly Parent[]
+  /** What messages call it. Default: its task's name and its number in the group. */
+  name?: string
+}
+
+/** A job of a group, from before its submission on. The type parameter carries its result's type. */
+export interface GroupJob<Result = unknown> extends JobRef<Result> {
+  /** Let it run after these as well. Before the submission only. */
+  after(...parents: Parent[]): GroupJob<Result>
+}
+
+/** A group that is being put together. */
+export interface GroupBuilder extends GroupRef {
+  add<Input, Result>(
+    // biome-ignore lint/suspicious/noExplicitAny: what the handler sees does not matter here
+    task: Task<Input, any, any, Result>,
+    payload: NoInfer<Input>,
+    options?: GroupJobOptions,
+  ): GroupJob<Result>
+  /**
+   * Insert all of its jobs, or none. Resolves when they are durable, or, with `tx`, part of that transaction. `isNew` is false
+   * when a group with this id was there before: then nothing was changed.
+   */
+  submit(options?: { tx?: Queryable }): Promise<{ id: string; isNew: boolean }>
+}
+
+/** A job that is not encoded yet. */
+export interface DraftJob extends GraphJob, WorkflowPlace {
+  id: JobId
+  task: Task
+  payload: unknown
+  shape: Shape
+  parents: Map<string, EdgePolicy>
+}
+
+const KNOWN = ['after', 'name']
+
+export function createGroupBuilder(options: {
+  id: string
+  /** Jobs of the group that are there already may be parents. */
+  isLive: boolean
+  submit: (jobs: DraftJob[], tx: Queryable | undefined) => Promise<boolean>
+}): GroupBuilder {
+  const drafts: DraftJob[] = []
+  const ids = new Set<string>()
+  let isSubmitted = false
+
+  const checkOpen = () => {
+    if (!isSubmitted) return
+    throw new LongshoreError(
+      'GROUP_INVALID',
+      'this group has been submitted: add further jobs with addToGroup(group)',
+    )
+  }
+
+  const addParents = (draft: DraftJob, parents: readonly Parent[]) => {
+    for (const parent of parents) {
+      const given = typeof parent === 'object' && parent !== null && 'job' in parent ? parent : undefined
+      const job = given ? given.job : (parent as JobRef | string)
+      if (given) checkOptions('GROUP_INVALID', `${draft.label}: after`, given, ['job', 'onFailure'])
+      const policy = given?.onFailure ?? 'fail'
+      checkOneOf('GROUP_INVALID', `${draft.label}: onFailure`, policy, EDGE_POLICIES)
+      draft.parents.set(toJobId(typeof job === 'string' ? job : job?.id), policy)
+    }
+  }
+
+  return {
+    id: options.id,
+    add(task, payload, given = {}) {
+      checkOpen()
+      if (typeof (task as Task | undefined)?.handle !== 'function')
+        throw new LongshoreError(
+          'TASK_INVALID',
+          'the first argument must be a task made by defineTask({ … })',
+        )
+      const { after = [], name, ...rest } = given
+      if ('id' in rest || 'tx' in rest) {
+        throw new LongshoreError(
+          'GROUP_INVALID',
+          `a job of a group has no id or tx of its own: give them to the group (options are ${KNOWN.join(', ')} and those of enqueue)`,
+        )
+      }
+      const draft: DraftJob = {
+        id: newJobId(),
+        label: name === undefined ? `${task.name} (job ${drafts.length + 1})` : checkLabel('name', name, 200),
+        task: task as Task,
+        payload,
+        shape: toShape(task as Task, rest),
+        parents: new Map(),
+        ...toWorkflowPlace(rest),
+      }
+      addParents(draft, Array.isArray(after) ? after : [after])
+      drafts.push(draft)
+      ids.add(draft.id)
+      const job: GroupJob = {
+        id: draft.id,
+        task: task.name,
+        isNew: true,
+        after(...parents) {
+          checkOpen()
+          addParents(draft, parents)
+          return job
+        },
+      }
+      return job as GroupJob<never>
+    },
+    async submit(given = {}) {
+      checkOptions('GROUP_INVALID', 'submit', given, ['tx'])
+      checkOpen()
+      if (drafts.length === 0) throw new LongshoreError('GROUP_INVALID', 'the group is empty: add jobs to it')
+      const ordered = inOrder(drafts, () => options.isLive)
+      isSubmitted = true
+      try {
+        return { id: options.id, isNew: await options.submit(ordered, given.tx) }
+      } catch (error) {
+        isSubmitted = false // nothing was inserted: it may be mended and tried again
+        throw error
+      }
+    },
+  }
+}
+
+const CHUNK_JOBS = 1000
+const CHUNK_EDGES = 10_000
+const CHUNK_BYTES = 8 * 1024 * 1024
+
+/** Chunks in the order given. */
+export function* inChunks(jobs: readonly NewGroupJob[]): Generator<NewGroupJob[]> {
+  let chunk: NewGroupJob[] = []
+  let edges = 0
+  let bytes = 0
+  for (const job of jobs) {
+    const isFull =
+      chunk.length >= CHUNK_JOBS ||
+      edges + job.parents.size > CHUNK_EDGES ||
+      bytes + job.payload.length > CHUNK_BYTES
+    if (isFull && chunk.length > 0) {
+      yield chunk
+      chunk = []
+      edges = 0
+      bytes = 0
+    }
+    chunk.push(job)
+    edges += job.parents.size
+    bytes += job.payload.length
+  }
+  if (chunk.length > 0) yield chunk
+}
+
+/** A draft as it is inserted. */
+export const toNewJob = (draft: DraftJob, payload: string): NewGroupJob => ({
+  id: draft.id,
+  queue: draft.shape.queue,
+  shape: shapeText(draft.shape),
+  payload,
+  parents: draft.parents,
+  ...(draft.workflow === undefined ? {} : { workflow: draft.workflow }),
+  ...(draft.halts ? { halts: true } : {}),
+})

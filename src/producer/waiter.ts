@@ -1,0 +1,243 @@
+/**
+ * Owns waiting for the end of jobs and of groups. A wait leaves a row in `awaited`; settle sees it and tells this process through one
+ * notification channel of its own. A settle that looked for rows just before this one was there is caught by a second
+ * look; a slow poll covers what else may get lost. Rows and looks of many waits travel together.
+ */
+import { randomBytes } from 'node:crypto'
+import { checkOptions } from '../job/check-options.ts'
+import { type Duration, toTimerMs } from '../job/duration.ts'
+import { LongshoreError } from '../job/errors.ts'
+import type { FinishedGroup, GroupEvent } from '../job/group.ts'
+import type { FinishedJob } from '../job/job.ts'
+import type { JobId } from '../job/job-id.ts'
+import { awaitJobs, forgetAwaited } from '../postgres/await-jobs.ts'
+import type { Pool } from '../postgres/connect.ts'
+import { readFinishedGroups, readGroups } from '../postgres/groups.ts'
+import { type Listener, openListener } from '../postgres/listener.ts'
+import type { PostgresConfig } from '../postgres/postgres-config.ts'
+import { readFinishedJobs, readJobs } from '../postgres/read-jobs.ts'
+import { channelName } from '../postgres/schema-name.ts'
+import { isTransientError } from '../postgres/transient-error.ts'
+import type { Logger } from '../runtime/logger.ts'
+import { naturalBatch } from '../runtime/natural-batch.ts'
+
+export interface WaitOptions {
+  /** How long to wait. Default `'30s'`. */
+  timeout?: Duration
+  /** Stop waiting when it fires. */
+  signal?: AbortSignal
+}
+
+export interface Waiter {
+  waitForJob(id: JobId, options: WaitOptions): Promise<FinishedJob>
+  waitForGroup(id: string, options: WaitOptions): Promise<FinishedGroup>
+  /** Calls back with what becomes of every group, until the function that is returned is called. */
+  watchGroups(onEvent: (event: GroupEvent) => void): Promise<() => void>
+  close(): Promise<void>
+}
+
+type Kind = 'job' | 'group'
+
+/** A settle's commit takes a few milliseconds: it cannot be missed by both looks. */
+const SECOND_LOOK_MS = 50
+const POLL_MS = 1000
+const MOST_AT_ONCE = 1000
+
+/** Who is told of every group has a row without a job; it is written anew well before it expires. */
+const EVERY_GROUP = '00000000-0000-0000-0000-000000000000'
+const WATCH_MS = 10 * 60_000
+
+interface Wait {
+  timeoutMs: number
+  resolve: (ended: FinishedJob | FinishedGroup) => void
+  reject: (error: unknown) => void
+}
+
+export function createWaiter(options: {
+  postgres: PostgresConfig
+  pool: Pool
+  schema: string
+  logger: Logger
+}): Waiter {
+  const { pool, schema, logger } = options
+  const waiter = randomBytes(8).readBigUInt64BE().toString(36).slice(0, 11)
+  const waits = new Map<string, Set<Wait> & { kind: Kind }>()
+  const watchers = new Set<(event: GroupEvent) => void>()
+  let watching: NodeJS.Timeout | undefined
+  let listener: Promise<Listener> | undefined
+  let poll: NodeJS.Timeout | undefined
+
+  const fail = (ids: Iterable<string>, error: unknown) => {
+    for (const id of ids) for (const wait of waits.get(id) ?? []) wait.reject(error)
+  }
+
+  const looks = naturalBatch<string>({
+    inFlight: 1,
+    maxItems: MOST_AT_ONCE,
+    send: async given => {
+      const ids = [...new Set(given)].filter(id => waits.has(id))
+      if (ids.length === 0) return
+      try {
+        const ofKind = (kind: Kind) => ids.filter(id => waits.get(id)?.kind === kind)
+        const [jobs, groups] = [ofKind('job') as JobId[], ofKind('group')]
+        const ended = [
+          ...(jobs.length > 0 ? await readFinishedJobs(pool, schema, jobs) : []),
+          ...(groups.length > 0 ? await readFinishedGroups(pool, schema, groups) : []),
+        ]
+        for (const one of ended) for (const wait of waits.get(one.id) ?? []) wait.resolve(one)
+      } catch (error) {
+        // The next poll looks again.
+        if (isTransientError(error))
+          logger.warn({ err: error }, 'could not look for what has ended; trying again')
+        else fail(ids, error)
+      }
+    },
+  })
+
+  /** Brings the rows in line with the waits: written for what is waited for, removed for what is not any more. */
+  const rows = naturalBatch<string>({
+    inFlight: 1,
+    maxItems: MOST_AT_ONCE,
+    send: async given => {
+      const ids = [...new Set(given)]
+      const awaited = ids.filter(id => waits.has(id))
+      try {
+        const longestMs = (id: string) =>
+          Math.max(0, ...[...(waits.get(id) ?? [])].map(wait => wait.timeoutMs))
+        await awaitJobs(
+          pool,
+          schema,
+          waiter,
+          awaited.map(id => ({ id, timeoutMs: longestMs(id) })),
+        )
+        // A row left behind costs one needless notification and is removed by the upkeep when it expires.
+        await forgetAwaited(
+          pool,
+          schema,
+          waiter,
+          ids.filter(id => !waits.has(id)),
+        )
+      } catch (error) {
+        if (!isTransientError(error)) return fail(awaited, error)
+        logger.warn({ err: error }, 'could not ask to be told of what ends; polling for it')
+      }
+      for (const id of awaited) looks.add(id)
+      if (awaited.length === 0) return
+      const secondLook = setTimeout(() => {
+        for (const id of awaited) looks.add(id)
+      }, SECOND_LOOK_MS)
+      secondLook.unref()
+    },
+  })
+
+  const lookAtAll = () => {
+    for (const id of waits.keys()) looks.add(id)
+  }
+
+  const open = () => {
+    listener ??= openListener({
+      postgres: options.postgres,
+      channels: [channelName(schema, `waiter_${waiter}`)],
+      onNotify: (_, told) => {
+        const [id = '', event] = told.split(' ')
+        if (event === undefined) looks.add(id)
+        else for (const watcher of watchers) watcher({ id, event: event as GroupEvent['event'] })
+      },
+      onGap: lookAtAll,
+      onError: error =>
+        logger.warn({ err: error }, 'the connection that waits for results broke; reconnecting'),
+    }).catch(error => {
+      listener = undefined
+      throw error
+    })
+    return listener
+  }
+
+  const timedOut = async (kind: Kind, id: string, timeoutMs: number) => {
+    const [one] =
+      kind === 'job' ? await readJobs(pool, schema, [id as JobId]) : await readGroups(pool, schema, [id])
+    const found = one
+      ? `it is ${one.state}`
+      : `no ${kind} with this id is known (or its history has been dropped)`
+    return new LongshoreError('WAIT_TIMEOUT', `${kind} ${id} has not ended after ${timeoutMs} ms: ${found}`)
+  }
+
+  const watch = async () => {
+    await awaitJobs(pool, schema, waiter, [{ id: EVERY_GROUP, timeoutMs: WATCH_MS }])
+  }
+
+  const wait = async (kind: Kind, id: string, wanted: WaitOptions) => {
+    checkOptions('CONFIG_INVALID', kind === 'job' ? 'waitFor' : 'waitForGroup', wanted, ['timeout', 'signal'])
+    const { timeout = '30s', signal } = wanted
+    const timeoutMs = toTimerMs(timeout, 'timeout')
+    signal?.throwIfAborted()
+    await open()
+
+    const together = waits.get(id) ?? Object.assign(new Set<Wait>(), { kind })
+    waits.set(id, together)
+    poll ??= setInterval(lookAtAll, POLL_MS)
+    let own: Wait | undefined
+    let timer: NodeJS.Timeout | undefined
+    let onAbort: (() => void) | undefined
+    try {
+      return await new Promise<FinishedJob | FinishedGroup>((resolve, reject) => {
+        own = { timeoutMs, resolve, reject }
+        together.add(own)
+        timer = setTimeout(() => timedOut(kind, id, timeoutMs).then(reject, reject), timeoutMs)
+        onAbort = () => reject(signal?.reason)
+        signal?.addEventListener('abort', onAbort)
+        rows.add(id)
+      })
+    } finally {
+      clearTimeout(timer)
+      if (onAbort) signal?.removeEventListener('abort', onAbort)
+      if (own) together.delete(own)
+      if (together.size === 0) {
+        waits.delete(id)
+        rows.add(id)
+      }
+      if (waits.size === 0) {
+        clearInterval(poll)
+        poll = undefined
+      }
+    }
+  }
+
+  return {
+    waitForJob: (id, wanted) => wait('job', id, wanted) as Promise<FinishedJob>,
+    waitForGroup: (id, wanted) => wait('group', id, wanted) as Promise<FinishedGroup>,
+
+    async watchGroups(onEvent) {
+      await open()
+      await watch()
+      watchers.add(onEvent)
+      watching ??= setInterval(
+        () =>
+          watch().catch(error =>
+            logger.warn({ err: error }, 'could not ask to be told of groups; trying again'),
+          ),
+        WATCH_MS / 4,
+      ).unref()
+      return () => {
+        watchers.delete(onEvent)
+        if (watchers.size > 0) return
+        clearInterval(watching)
+        watching = undefined
+      }
+    },
+
+    async close() {
+      clearInterval(watching)
+      if (watchers.size > 0)
+        await forgetAwaited(pool, schema, waiter, [EVERY_GROUP]).catch(error =>
+          logger.info({ err: error }, 'could not say that nobody watches groups any more'),
+        )
+      watchers.clear()
+      fail(waits.keys(), new LongshoreError('PRODUCER_CLOSED', 'the producer was closed'))
+      await new Promise(resolve => setImmediate(resolve)) // the waits above take themselves off the list
+      await rows.idle()
+      await looks.idle()
+      await listener?.then(opened => opened.close())
+    },
+  }
+}
