@@ -12,6 +12,8 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
 set lock_timeout = '10s'
+-- As in pass_on.
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -58,7 +60,8 @@ begin
       select p.parent, case when p.is_own then p_group else coalesce(j.group_id, f.group_id) end as group_id,
         p.is_own or j.id is not null as is_open, p.is_own or j.id is not null or f.id is not null as is_known, f.state
       from parents p
-      left join longshore.jobs j on j.id = p.parent and not p.is_own
+      left join lateral (
+        select j.id, j.group_id from longshore.jobs j where j.id = p.parent and not p.is_own offset 0) j on true
       left join lateral (
         select f.id, f.state, f.group_id from longshore.finished_jobs f
         where f.id = p.parent and not p.is_own and j.id is null order by f.day desc limit 1

@@ -13,7 +13,9 @@ declare
   v_dependents uuid[];
 begin
   v_dependents := array(
-    select j.id from longshore.edges e join longshore.jobs j on j.id = e.child where e.parent = p_job.id);
+    select j.id from longshore.edges e
+    cross join lateral (select j.id from longshore.jobs j where j.id = e.child offset 0) j
+    where e.parent = p_job.id);
   if cardinality(v_dependents) > (
     select count(*) from (
       select from longshore.jobs j where j.id = any (v_dependents) for no key update skip locked) free

@@ -11,6 +11,8 @@ create function longshore.insert_linked(
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- As in pass_on.
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -36,9 +38,10 @@ begin
       p_workflows := null;
     else
       -- A statement of its own, after the locks: whoever had the turn and has ended is gone.
-      select array_agg(w.is_free and not exists (select from longshore.jobs j where j.workflow = w.id) order by w.no)
+      select array_agg(w.is_free and h.id is null order by w.no)
       into v_free
-      from unnest(v_workflows, v_free) with ordinality as w(id, is_free, no);
+      from unnest(v_workflows, v_free) with ordinality as w(id, is_free, no)
+      left join lateral (select j.id from longshore.jobs j where j.workflow = w.id limit 1) h on true;
     end if;
   end if;
 
@@ -81,7 +84,8 @@ begin
 
   for v_lane in
     select j.lane, min(j.score) as score, (array_agg(j.id order by j.score, j.id))[1] as first, count(*) as jobs
-    from unnest(ready) as r(id) join longshore.jobs j on j.id = r.id group by j.lane order by j.lane
+    from unnest(ready) as r(id)
+    cross join lateral (select j.* from longshore.jobs j where j.id = r.id offset 0) j group by j.lane order by j.lane
   loop
     perform longshore.offer(v_lane.lane, v_lane.score, v_lane.first, v_lane.jobs);
   end loop;
