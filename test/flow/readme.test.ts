@@ -32,10 +32,14 @@ describe('the README', () => {
     expect(code).toBe(0)
   })
 
-  it('has a demo that ends by itself with a clean audit', async () => {
+  it('[S4] [W2] has a demo that ends by itself with a clean audit', async () => {
     const { code, output } = await run(['examples/demo/main.ts'], {})
     expect(output).not.toContain('✗')
-    expect(output.match(/✓/g)).toHaveLength(14)
+    expect(output.match(/✓/g)).toHaveLength(16)
+    expect(output).toContain(
+      'the build ended as failed: compile a succeeded, compile b succeeded, compile c succeeded, link succeeded, ' +
+        'test failed, package dependency_failed, document succeeded, clean up succeeded\n',
+    )
     expect(code).toBe(0)
   }, 90_000)
 })
