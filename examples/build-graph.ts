@@ -31,7 +31,7 @@ const written = build.add(document, { program })
 const all = [...compiled, linked, tested, packed, told, written]
 const cleaned = build.add(
   cleanUp,
-  { folder: '/tmp/build' },
+  { folder: 'build' },
   { after: all.map(job => ({ job, onFailure: 'run' })) },
 )
 await build.submit()

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { migrate } from '../../src/index.ts'
+import { MOST_EDGES, MOST_JOBS, MOST_PARENTS } from '../../src/job/group-graph.ts'
 import { useDatabase } from '../support/database.ts'
 
 const GROUP_CHAPTERS = [
@@ -107,6 +108,15 @@ describe('the README', () => {
     const client = await database.connect()
     for (const block of blocksOf('sql')) await client.query(block)
     expect(blocksOf('sql').length).toBeGreaterThan(2)
+  })
+
+  it('names the bounds of a submission as they are', () => {
+    const [jobs, edges, parents] = [MOST_JOBS, MOST_EDGES, MOST_PARENTS].map(most =>
+      most.toLocaleString('en-US'),
+    )
+    expect(readFileSync('docs/guide.md', 'utf8')).toContain(
+      `at most ${jobs} jobs, ${edges} edges and ${parents} parents of one job`,
+    )
   })
 
   it('[S4] [W2] has a demo that ends by itself with a clean audit', async () => {
