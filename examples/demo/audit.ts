@@ -4,6 +4,8 @@ import type pg from 'pg'
 
 export interface Seen {
   ended: FinishedJob[]
+  /** How the build graph and its jobs ended. */
+  build: { ids: string[]; state: string; states: Record<string, string | undefined> }
   /** Jobs that a worker was running when it was killed. */
   rescued: string[]
   /** The most charges that were seen running at one moment. */
@@ -15,13 +17,16 @@ export interface Seen {
   bells: { before: number; after: number }
 }
 
+/** What of the build does not succeed. */
+const BUILD_ENDS: Record<string, string> = { test: 'failed', package: 'dependency_failed' }
+
 export async function audit(
   client: pg.Client,
-  { ended, rescued, mostCharges, flushed, isBuiltAnew, bells }: Seen,
+  { ended, build, rescued, mostCharges, flushed, isBuiltAnew, bells }: Seen,
 ): Promise<{ isClean: boolean; lines: string[] }> {
   const count = async (sql: string, ...values: unknown[]) =>
     (await client.query<{ n: number }>(`select count(*)::int as n ${sql}`, values)).rows[0]?.n
-  const failed = ended.filter(job => job.state === 'failed')
+  const failed = ended.filter(job => job.state === 'failed' && !build.ids.includes(job.id))
   const violations = await findViolations(client, 'longshore', {
     enqueued: ended.map(job => job.id),
     isDrained: true,
@@ -72,6 +77,18 @@ export async function audit(
         .map(job => job.error?.code)
         .sort()
         .join() === 'HANDLER_FAILED,RESULT_REFUSED,TIMEOUT',
+    ],
+    [
+      'the build failed in one branch: its test failed, package could not run, all else ran, clean up too',
+      build.state === 'failed' &&
+        Object.entries(build.states).every(([name, state]) => state === (BUILD_ENDS[name] ?? 'succeeded')) &&
+        (await count('from longshore.finished_jobs where result = \'{"bytes": 3294}\'')) === 1,
+    ],
+    [
+      'the steps of the workflow were done in order, each once',
+      (await count('from (select array_agg(step order by no) as done from shipped) s where done = $1', [
+        ...Array(10).keys(),
+      ])) === 1,
     ],
     [
       'a third of the calls to the partner took three attempts',

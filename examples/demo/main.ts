@@ -1,7 +1,7 @@
 /**
  * The demo behind `npm start`: real stores, a relay and three worker processes with different properties. Jobs are enqueued in
- * transactions, in bulk, constrained, limited, delayed and doomed; Redis is emptied and a worker killed in the middle. Ends by
- * itself with an audit of what happened.
+ * transactions, in bulk, constrained, limited, delayed and doomed, as a graph and as a workflow; Redis is emptied and a worker
+ * killed in the middle. Ends by itself with an audit of what happened.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -10,9 +10,22 @@ import { createProducer, type JobRef, migrate } from 'longshore'
 import { startPostgres, startRedis } from 'longshore/dev'
 import pg from 'pg'
 import { audit } from './audit.ts'
+import { submitBuild } from './build.ts'
 import { showProgress } from './progress.ts'
 import { watchRedis } from './redis.ts'
-import { callPartner, charge, hopeless, pack, remind, render, resize } from './tasks.ts'
+import {
+  callPartner,
+  charge,
+  compile,
+  doStep,
+  hopeless,
+  link,
+  pack,
+  remind,
+  render,
+  resize,
+  ship,
+} from './tasks.ts'
 
 const began = performance.now()
 const say = (line: string) => process.stdout.write(`${line}\n`)
@@ -66,7 +79,7 @@ try {
   const first = await watched.isDispatching(3)
   say(`a relay and three workers run, jobs go through Redis (${Math.round(performance.now() - began)} ms)`)
 
-  const tasks = [resize, render, charge, callPartner, pack, remind, hopeless]
+  const tasks = [resize, render, charge, callPartner, pack, remind, hopeless, compile, link, doStep, ship]
   const producer = createProducer({ postgres: postgres.url, redis: redis.url, tasks })
   const progress = showProgress(client)
   const refs: JobRef[] = []
@@ -113,7 +126,23 @@ try {
   await progress.note(
     '300 single enqueues at once share a few commits; a third of them fails twice and is retried',
   )
+
+  const build = await submitBuild(producer)
+  refs.push(...build.jobs)
+  await progress.note(
+    'a build graph: compile a, b, c, then link, then test and package beside document; clean up after all',
+  )
+
+  await client.query('create table if not exists shipped (no serial, step int not null)')
+  const steps = Array.from({ length: 10 }, (_, step) =>
+    producer.enqueue(ship, { step }, { workflow: 'order-17' }),
+  )
+  refs.push(...(await Promise.all(steps)))
+  await progress.note('ten steps of order-17, a workflow: one after another, whichever worker runs them')
   await ended(refs)
+  const built = await build.end()
+  const outcome = Object.entries(built.states).map(([name, state]) => `${name} ${state}`)
+  await progress.note(`the build ended as ${built.state}: ${outcome.join(', ')}`)
 
   // More than two workers have room for: the third gets its share.
   const archives = Array.from({ length: 120 }, (_, archive) => ({ archive }))
@@ -134,6 +163,7 @@ try {
   progress.stop()
   const report = await audit(client, {
     ended: all,
+    build: { ...built, ids: build.jobs.map(job => job.id) },
     rescued: held,
     mostCharges: progress.mostRunning('charge-card'),
     flushed,

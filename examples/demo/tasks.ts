@@ -43,3 +43,21 @@ export const hopeless = defineTask({
   retry: { attempts: 1 },
   timeout: 100,
 })
+
+export const compile = defineTask({
+  name: 'compile',
+  payload: z.object({ source: z.string() }),
+  result: z.object({ bytes: z.number() }),
+})
+
+/** Adds up what was compiled. */
+export const link = defineTask({ name: 'link', payload: z.null(), result: z.object({ bytes: z.number() }) })
+
+export const doStep = defineTask({
+  name: 'build-step',
+  payload: z.object({ step: z.enum(['test', 'package', 'document', 'clean up']) }),
+  retry: { attempts: 1 },
+})
+
+/** The steps of an order are a workflow: one after another, whoever runs them. */
+export const ship = defineTask({ name: 'ship-order', payload: z.object({ step: z.number() }) })

@@ -1,6 +1,18 @@
 /** What the demo's worker processes do: `longshore worker examples/demo/worker.ts`. */
 import { setTimeout as pause } from 'node:timers/promises'
-import { callPartner, charge, hopeless, pack, remind, render, resize } from './tasks.ts'
+import {
+  callPartner,
+  charge,
+  compile,
+  doStep,
+  hopeless,
+  link,
+  pack,
+  remind,
+  render,
+  resize,
+  ship,
+} from './tasks.ts'
 
 /** Its own name, for those who want to know where a job ran. */
 const worker = process.argv[process.argv.indexOf('--name') + 1] ?? ''
@@ -25,6 +37,23 @@ export const handlers = [
   }),
 
   remind.handle(() => undefined),
+
+  compile.handle(({ payload }) => ({ bytes: 1000 + payload.source.charCodeAt(0) })),
+
+  link.handle(async (_, { parents }) => {
+    const objects = await parents.of(compile)
+    return { bytes: objects.reduce((sum, { result }) => sum + (result?.bytes ?? 0), 0) }
+  }),
+
+  doStep.handle(({ payload }) => {
+    if (payload.step === 'test') throw new Error('2 of 40 tests failed')
+  }),
+
+  ship.handle(async ({ payload }, ctx) => {
+    await ctx.complete(async tx => {
+      await tx.query('insert into shipped (step) values ($1)', [payload.step])
+    })
+  }),
 
   hopeless.handle(({ payload }) => {
     switch (payload.reason) {

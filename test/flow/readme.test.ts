@@ -2,7 +2,15 @@
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
+import { migrate } from '../../src/index.ts'
+import { MOST_EDGES, MOST_JOBS, MOST_PARENTS } from '../../src/job/group-graph.ts'
 import { useDatabase } from '../support/database.ts'
+
+const GROUP_CHAPTERS = [
+  'Groups: jobs that run after others',
+  'Workflows: one after another',
+  'Looking into it',
+]
 
 const database = useDatabase({ isEmpty: true })
 
@@ -14,6 +22,20 @@ function run(args: string[], env: NodeJS.ProcessEnv): Promise<{ code: number | n
   for (const stream of [child.stdout, child.stderr]) stream.on('data', chunk => (output += chunk))
   return new Promise(resolve => child.on('exit', code => resolve({ code, output })))
 }
+
+/** The code blocks of a language in the chapters of the guide that tell of groups and workflows. */
+function blocksOf(language: 'ts' | 'sql'): string[] {
+  const chapters = readFileSync('docs/guide.md', 'utf8').split(/^## /m)
+  return GROUP_CHAPTERS.flatMap(title => {
+    const chapter = chapters.find(text => text.startsWith(`${title}\n`)) ?? ''
+    return [...chapter.matchAll(new RegExp(`\`\`\`${language}\\n(.*?)\`\`\``, 'gs'))].map(match =>
+      String(match[1]),
+    )
+  })
+}
+
+/** Doomed jobs are part of what is shown: what is logged about them would only hide it. */
+const QUIET = { LONGSHORE_LOG_LEVEL: 'error' }
 
 describe('the README', () => {
   it('[X1] shows the example that is run here, to the letter, and it works', async () => {
@@ -32,10 +54,79 @@ describe('the README', () => {
     expect(code).toBe(0)
   })
 
-  it('has a demo that ends by itself with a clean audit', async () => {
+  it('[S4] [W2] shows a build graph that fails in one branch, and a workflow', async () => {
+    const example = readFileSync('examples/build-graph.ts', 'utf8')
+    expect(blocksOf('ts')).toContain(example)
+    const { code, output } = await run(['examples/build-graph.ts'], { DATABASE_URL: database.url, ...QUIET })
+    expect(output.split('\n')).toEqual([
+      'linked a.o b.o c.o 3000 bytes',
+      'compile   succeeded',
+      'compile   succeeded',
+      'compile   succeeded',
+      'link      succeeded',
+      'test      failed HANDLER_FAILED',
+      'package   dependency_failed DEPENDENCY_FAILED',
+      'announce  cancelled DEPENDENCY_CANCELLED',
+      'document  succeeded',
+      'clean-up  succeeded',
+      'nightly build: failed, 6 of 9 jobs succeeded',
+      'order-17: pick, pack, hand over',
+      '',
+    ])
+    expect(code).toBe(0)
+  })
+
+  it('[S2] [S13] shows a group that grows from a handler, and one that is cancelled', async () => {
+    const { code, output } = await run(['examples/live-group.ts'], { DATABASE_URL: database.url, ...QUIET })
+    // Being told is a hint: it may come after the wait has ended.
+    const lines = output.split('\n').filter(line => line !== 'the film is complete')
+    expect(lines).toEqual(['cancelled', '183 seconds', 'film 1 complete 5', ''])
+    expect(code).toBe(0)
+  })
+
+  it('[W2] shows a workflow that a failure halts', async () => {
+    const env = { DATABASE_URL: database.url, ...QUIET }
+    const { code, output } = await run(['examples/halted-workflow.ts'], env)
+    expect(output).toBe('failed\nwaiting\ntrue\nsucceeded\n')
+    expect(code).toBe(0)
+  })
+
+  it('shows of groups and workflows only code that is run here', async () => {
+    const examples = ['build-graph', 'live-group', 'halted-workflow'].map(name =>
+      // An excerpt is shown without its indentation.
+      readFileSync(`examples/${name}.ts`, 'utf8').replace(/^ +/gm, ''),
+    )
+    expect(blocksOf('ts').length).toBeGreaterThan(5)
+    for (const block of blocksOf('ts')) {
+      const lines = block.replace(/^ +/gm, '')
+      expect(
+        examples.some(example => example.includes(lines)),
+        block,
+      ).toBe(true)
+    }
+    await migrate({ postgres: database.url })
+    const client = await database.connect()
+    for (const block of blocksOf('sql')) await client.query(block)
+    expect(blocksOf('sql').length).toBeGreaterThan(2)
+  })
+
+  it('names the bounds of a submission as they are', () => {
+    const [jobs, edges, parents] = [MOST_JOBS, MOST_EDGES, MOST_PARENTS].map(most =>
+      most.toLocaleString('en-US'),
+    )
+    expect(readFileSync('docs/guide.md', 'utf8')).toContain(
+      `at most ${jobs} jobs, ${edges} edges and ${parents} parents of one job`,
+    )
+  })
+
+  it('[S4] [W2] has a demo that ends by itself with a clean audit', async () => {
     const { code, output } = await run(['examples/demo/main.ts'], {})
     expect(output).not.toContain('✗')
-    expect(output.match(/✓/g)).toHaveLength(14)
+    expect(output.match(/✓/g)).toHaveLength(16)
+    expect(output).toContain(
+      'the build ended as failed: compile a succeeded, compile b succeeded, compile c succeeded, link succeeded, ' +
+        'test failed, package dependency_failed, document succeeded, clean up succeeded\n',
+    )
     expect(code).toBe(0)
   }, 90_000)
 })
