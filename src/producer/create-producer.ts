@@ -27,7 +27,6 @@ import {
   addToGroup,
   type CancelGroupAnswer,
   cancelGroup,
-  closeGroups,
   readGroups,
   resumeWorkflow,
 } from '../postgres/groups.ts'
@@ -258,7 +257,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return made
   }
 
-  /** Insert the jobs of a group in one transaction. */
+  /** Insert the jobs of a group in one transaction. Returns whether they are there, now or by an earlier try. */
   const submit = async (group: AddedTo, drafts: DraftJob[], tx: Queryable | undefined): Promise<boolean> => {
     if (tx) checkTransaction(tx)
     const jobs = []
@@ -273,22 +272,18 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const own = new Set<string>()
       for (const [at, chunk] of chunks.entries()) {
         const into = at === 0 ? group : { id: group.id, isNew: false }
-        if (!(await addToGroup(db, schema, into, chunk, own, isRetried && at === 0))) return false
+        const answer = await addToGroup(db, schema, into, chunk, own, isRetried && at === 0)
+        if (answer !== 'added') return answer === 'again'
         for (const job of chunk) own.add(job.id)
       }
       return true
     }
     if (tx) return insertAll(tx, false)
-    let tries = 0
-    const isAdded = await withRetry(
-      n => {
-        tries = n
-        return chunks.length === 1 ? insertAll(pool, n > 1) : pool.transaction(own => insertAll(own, n > 1))
-      },
+    return withRetry(
+      tries =>
+        chunks.length === 1 ? insertAll(pool, tries > 1) : pool.transaction(own => insertAll(own, tries > 1)),
       { ...PAUSES, isTransient: isTransientError },
     )
-    // Known on a later try: an earlier one was committed after all.
-    return isAdded || tries > 1
   }
 
   /** Both verbs change nothing when they are done again. Within a caller's transaction nothing is retried. */
