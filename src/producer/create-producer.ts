@@ -14,7 +14,7 @@ import {
 import { LongshoreError } from '../job/errors.ts'
 import type { FinishedGroup, GroupEvent, GroupRef, GroupStatus } from '../job/group.ts'
 import type { FinishedJob, Job, JobRef } from '../job/job.ts'
-import { type JobId, newJobId, toJobId } from '../job/job-id.ts'
+import { type JobId, newJobId, toGroupId, toJobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { checkLabel, type Task } from '../job/task.ts'
 import { type CancelAnswer, cancelJobs } from '../postgres/cancel-jobs.ts'
@@ -368,7 +368,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       checkOptions('GROUP_INVALID', 'group', given, ['name', 'id'])
       const { name } = given
       if (name !== undefined) checkLabel('name', name, 200)
-      const id = given.id === undefined ? newJobId() : toJobId(given.id)
+      const id = given.id === undefined ? newJobId() : toGroupId(given.id)
       const group = { id, isNew: true, ...(name === undefined ? {} : { name }) }
       return createGroupBuilder({ id, isLive: false, submit: (drafts, tx) => submit(group, drafts, tx) })
     },
@@ -442,6 +442,7 @@ function checkTask(task: unknown): void {
   throw new LongshoreError('TASK_INVALID', 'the first argument must be a task made by defineTask({ … })')
 }
 
-const groupIdOf = (group: GroupRef | string): string => toJobId(typeof group === 'string' ? group : group?.id)
+const groupIdOf = (group: GroupRef | string): string =>
+  toGroupId(typeof group === 'string' ? group : group?.id)
 
 const idOf = (job: JobRef | string): JobId => toJobId(typeof job === 'string' ? job : job?.id)
