@@ -2,7 +2,7 @@
 -- enqueue_jobs. p_children (numbers in p_ids), p_parents, p_policies: the edges; the parents are among these jobs, or were added before.
 -- p_held: those of the parents that this transaction has not added itself. A parent may run, or have ended: then its child is ready, or ends by the edge's
 -- policy. p_retried: an earlier try may have been committed.
--- Answers `added`; `known` when the group (p_is_new) or these jobs are there already, and nothing was done.
+-- Answers `added`; `again` when an earlier try was committed, and `known` when somebody else has made the group: both change nothing.
 create function longshore.add_to_group(
   p_group uuid, p_name text, p_is_new boolean, p_retried boolean,
   p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_workflows text[], p_halts boolean[],
@@ -27,7 +27,8 @@ begin
   if p_is_new then
     insert into longshore.groups (id, name) values (p_group, p_name) on conflict (id) do nothing;
     if not found then
-      return 'known';
+      return case when p_retried and (exists (select from longshore.jobs j where j.id = p_ids[1])
+        or exists (select from longshore.finished_jobs f where f.id = p_ids[1])) then 'again' else 'known' end;
     end if;
   else
     -- Held until the commit: the group cannot end meanwhile.
@@ -38,7 +39,7 @@ begin
     if p_retried and (exists (select from longshore.jobs j where j.id = p_ids[1])
       or exists (select from longshore.finished_jobs f where f.id = p_ids[1]))
     then
-      return 'known';
+      return 'again';
     end if;
     if v_group.finished_at is not null or v_group.cancelled_at is not null then
       raise exception 'longshore: group % has %: no job can be added to it', p_group,

@@ -1,6 +1,7 @@
 -- Write the end state of those of the groups in which no job is left: `cancelled` if it was cancelled, or a job was and none
 -- has failed; `failed` if a job has failed or could not run because of one; else `complete`. Passes over groups that
--- somebody holds: jobs are being added, or another is closing it. Returns what was written.
+-- somebody holds: jobs are being added, or another is closing it. Holds none in which it sees a job: whoever ends that
+-- one finds the group free. Returns what was written.
 create function longshore.close_groups(p_groups uuid[]) returns table (id uuid, state text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -12,7 +13,9 @@ declare
 begin
   for v_group in
     select g.* from longshore.groups g
-    where g.id = any (p_groups) and g.finished_at is null order by g.id for update skip locked
+    where g.id = any (p_groups) and g.finished_at is null
+      and not exists (select from longshore.jobs j where j.group_id = g.id)
+    order by g.id for update skip locked
   loop
     -- A statement of its own, after the lock: it sees what whoever held it has added.
     continue when exists (select from longshore.jobs j where j.group_id = v_group.id);

@@ -1,6 +1,6 @@
 -- End one job that others may wait for, and whose row the caller has locked; see finish_job and pass_on. Returns what became
 -- ready, or null when somebody holds a row that is needed for it: then nothing was changed. Looks before it waits, so that
--- many jobs with a dependent that is held do not wait for it one after another.
+-- many jobs that are held, or with a dependent that is, do not wait one after another.
 create function longshore.end_linked(
   p_job longshore.jobs, p_state longshore.job_state, p_result jsonb default null, p_error jsonb default null
 ) returns uuid[]
@@ -12,6 +12,11 @@ as $$
 declare
   v_dependents uuid[];
 begin
+  -- Somebody adds a job that runs after this one.
+  perform from longshore.jobs j where j.id = p_job.id for update skip locked;
+  if not found then
+    return null;
+  end if;
   v_dependents := array(
     select j.id from longshore.edges e
     cross join lateral (select j.id from longshore.jobs j where j.id = e.child offset 0) j

@@ -72,7 +72,8 @@ begin
   select coalesce(array_agg(i.id), '{}'), coalesce(array_agg(i.id) filter (where i.state = 'ready'), '{}')
   into made, ready from inserted i;
   if not p_checked and cardinality(made) < cardinality(p_ids) then
-    raise exception 'longshore: one of these jobs is known already' using errcode = 'unique_violation';
+    -- Ids are new, so an earlier try was still under way; the next try finds what became of it.
+    raise exception 'longshore: one of these jobs is known already' using errcode = 'serialization_failure';
   end if;
   if p_checked then
     -- A job that ended while the insert waited for it is history by now, and must not run again.

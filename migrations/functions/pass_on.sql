@@ -83,6 +83,10 @@ begin
             'message', coalesce((
               select format('job %s, which it was to run after, has not succeeded', c.parent)
               from longshore.edges c where c.child = e.id and c.policy <> 'run' and v_causes ? c.parent::text limit 1
+            ), (
+              select format('job %s, which it was to run after, has not succeeded', c.parent)
+              from longshore.edges c join longshore.finished_jobs f on f.id = c.parent
+              where c.child = e.id and c.policy <> 'run' and f.state <> 'succeeded' limit 1
             ), 'a job that it was to run after has not succeeded')),
           e.group_id, e.workflow, e.workflow_seq
         from ended e

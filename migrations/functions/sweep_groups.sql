@@ -12,9 +12,7 @@ begin
   v_page := array(
     select g.id from longshore.groups g
     where g.finished_at is null and g.id > p_after order by g.id limit p_limit);
-  perform longshore.close_groups(array(
-    select g.id from unnest(v_page) as g(id)
-    where not exists (select from longshore.jobs j where j.group_id = g.id)));
+  perform longshore.close_groups(v_page);
   return case when cardinality(v_page) = p_limit then v_page[p_limit] end;
 end
 $$;

@@ -48,20 +48,19 @@ export interface Shape {
 export type Change = Partial<Pick<Shape, 'priority' | 'runAt' | 'delayMs' | 'constraintTag'>>
 
 const LAST_RUN_AT_MS = 2 ** 42 - 1
-const KNOWN = [
-  'priority',
-  'delay',
-  'runAt',
-  'attempts',
-  'tag',
-  'queue',
-  'constraints',
-  'concurrencyKey',
-  'workflow',
-  'onWorkflowFailure',
-  'id',
-  'tx',
-]
+export const JOB_OPTIONS: readonly string[] = Object.keys({
+  priority: true,
+  delay: true,
+  runAt: true,
+  attempts: true,
+  tag: true,
+  queue: true,
+  constraints: true,
+  concurrencyKey: true,
+  workflow: true,
+  onWorkflowFailure: true,
+} satisfies Record<keyof JobOptions, true>)
+const KNOWN = [...JOB_OPTIONS, 'id', 'tx']
 const KNOWN_CHANGES = ['priority', 'delay', 'runAt', 'constraints']
 
 export function toShape(task: Task, options: JobOptions): Shape {

@@ -3,7 +3,7 @@
  * starts at random in each millisecond, and 43 random bits; the clock going back only stops the milliseconds.
  */
 import { getRandomValues } from 'node:crypto'
-import { LongshoreError } from './errors.ts'
+import { type ErrorCode, LongshoreError } from './errors.ts'
 
 export type JobId = string & { readonly brand: 'JobId' }
 
@@ -49,10 +49,12 @@ export function newJobId(): JobId {
 }
 
 /** Accepts a job id from outside: any UUID, in either case. */
-export function toJobId(text: string): JobId {
+export const toJobId = (text: string): JobId => toId(text, 'job', 'JOB_INVALID') as JobId
+
+export const toGroupId = (text: string): string => toId(text, 'group', 'GROUP_INVALID')
+
+function toId(text: string, what: string, code: ErrorCode): string {
   const id = typeof text === 'string' ? text.toLowerCase() : ''
-  if (!VALID.test(id)) {
-    throw new LongshoreError('JOB_INVALID', `a job id is a UUID; got ${JSON.stringify(text)}`)
-  }
-  return id as JobId
+  if (VALID.test(id)) return id
+  throw new LongshoreError(code, `a ${what} id is a UUID; got ${JSON.stringify(text)}`)
 }

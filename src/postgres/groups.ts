@@ -20,7 +20,8 @@ export interface AddedTo {
 
 /**
  * Add jobs, each of which stands behind its parents. `isRetried`: an earlier try may have been committed. `own`: the ids that
- * this transaction has added before. Returns false when the group (a new one) or the jobs are there already.
+ * this transaction has added before. Returns `known` when somebody has made the group (a new one) before, and `again` when that
+ * was an earlier try: neither has changed anything.
  */
 export async function addToGroup(
   db: Queryable,
@@ -29,7 +30,7 @@ export async function addToGroup(
   jobs: readonly NewGroupJob[],
   own: ReadonlySet<string>,
   isRetried: boolean,
-): Promise<boolean> {
+): Promise<'added' | 'again' | 'known'> {
   const children: number[] = []
   const parents: string[] = []
   const policies: EdgePolicy[] = []
@@ -63,7 +64,7 @@ export async function addToGroup(
       ],
     )
     .catch(explainRefusal)
-  return rows[0]?.['answer'] === 'added'
+  return rows[0]?.['answer'] as 'added' | 'again' | 'known'
 }
 
 const READ = `

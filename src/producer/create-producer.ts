@@ -14,7 +14,7 @@ import {
 import { LongshoreError } from '../job/errors.ts'
 import type { FinishedGroup, GroupEvent, GroupRef, GroupStatus } from '../job/group.ts'
 import type { FinishedJob, Job, JobRef } from '../job/job.ts'
-import { type JobId, newJobId, toJobId } from '../job/job-id.ts'
+import { type JobId, newJobId, toGroupId, toJobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { checkLabel, type Task } from '../job/task.ts'
 import { type CancelAnswer, cancelJobs } from '../postgres/cancel-jobs.ts'
@@ -27,7 +27,6 @@ import {
   addToGroup,
   type CancelGroupAnswer,
   cancelGroup,
-  closeGroups,
   readGroups,
   resumeWorkflow,
 } from '../postgres/groups.ts'
@@ -258,7 +257,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return made
   }
 
-  /** Insert the jobs of a group in one transaction. */
+  /** Insert the jobs of a group in one transaction. Returns whether they are there, now or by an earlier try. */
   const submit = async (group: AddedTo, drafts: DraftJob[], tx: Queryable | undefined): Promise<boolean> => {
     if (tx) checkTransaction(tx)
     const jobs = []
@@ -273,22 +272,18 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const own = new Set<string>()
       for (const [at, chunk] of chunks.entries()) {
         const into = at === 0 ? group : { id: group.id, isNew: false }
-        if (!(await addToGroup(db, schema, into, chunk, own, isRetried && at === 0))) return false
+        const answer = await addToGroup(db, schema, into, chunk, own, isRetried && at === 0)
+        if (answer !== 'added') return answer === 'again'
         for (const job of chunk) own.add(job.id)
       }
       return true
     }
     if (tx) return insertAll(tx, false)
-    let tries = 0
-    const isAdded = await withRetry(
-      n => {
-        tries = n
-        return chunks.length === 1 ? insertAll(pool, n > 1) : pool.transaction(own => insertAll(own, n > 1))
-      },
+    return withRetry(
+      tries =>
+        chunks.length === 1 ? insertAll(pool, tries > 1) : pool.transaction(own => insertAll(own, tries > 1)),
       { ...PAUSES, isTransient: isTransientError },
     )
-    // Known on a later try: an earlier one was committed after all.
-    return isAdded || tries > 1
   }
 
   /** Both verbs change nothing when they are done again. Within a caller's transaction nothing is retried. */
@@ -373,7 +368,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       checkOptions('GROUP_INVALID', 'group', given, ['name', 'id'])
       const { name } = given
       if (name !== undefined) checkLabel('name', name, 200)
-      const id = given.id === undefined ? newJobId() : toJobId(given.id)
+      const id = given.id === undefined ? newJobId() : toGroupId(given.id)
       const group = { id, isNew: true, ...(name === undefined ? {} : { name }) }
       return createGroupBuilder({ id, isLive: false, submit: (drafts, tx) => submit(group, drafts, tx) })
     },
@@ -447,6 +442,7 @@ function checkTask(task: unknown): void {
   throw new LongshoreError('TASK_INVALID', 'the first argument must be a task made by defineTask({ … })')
 }
 
-const groupIdOf = (group: GroupRef | string): string => toJobId(typeof group === 'string' ? group : group?.id)
+const groupIdOf = (group: GroupRef | string): string =>
+  toGroupId(typeof group === 'string' ? group : group?.id)
 
 const idOf = (job: JobRef | string): JobId => toJobId(typeof job === 'string' ? job : job?.id)

@@ -4,6 +4,7 @@
  */
 import { checkOneOf, checkOptions } from '../job/check-options.ts'
 import {
+  JOB_OPTIONS,
   type JobOptions,
   type Shape,
   toShape,
@@ -68,7 +69,7 @@ export interface DraftJob extends GraphJob, WorkflowPlace {
   parents: Map<string, EdgePolicy>
 }
 
-const KNOWN = ['after', 'name']
+const KNOWN = ['after', 'name', ...JOB_OPTIONS]
 
 export function createGroupBuilder(options: {
   id: string
@@ -108,13 +109,14 @@ export function createGroupBuilder(options: {
           'TASK_INVALID',
           'the first argument must be a task made by defineTask({ … })',
         )
-      const { after = [], name, ...rest } = given
-      if ('id' in rest || 'tx' in rest) {
+      if (given !== null && typeof given === 'object' && ('id' in given || 'tx' in given)) {
         throw new LongshoreError(
           'GROUP_INVALID',
-          `a job of a group has no id or tx of its own: give them to the group (options are ${KNOWN.join(', ')} and those of enqueue)`,
+          'a job of a group has no id or tx of its own: give them to group({ id }) and submit({ tx })',
         )
       }
+      checkOptions('GROUP_INVALID', 'add', given, KNOWN)
+      const { after = [], name, ...rest } = given
       const draft: DraftJob = {
         id: newJobId(),
         label: name === undefined ? `${task.name} (job ${drafts.length + 1})` : checkLabel('name', name, 200),
