@@ -9,6 +9,7 @@ const BOTH_PATHS = [
   'change',
   'complete',
   'constraints',
+  'explain',
   'groups',
   'limits',
   'order',

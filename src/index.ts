@@ -4,6 +4,14 @@ export type { Duration } from './job/duration.ts'
 export type { ChangeOptions, JobOptions } from './job/enqueue-options.ts'
 export { type ErrorCode, LongshoreError, NonRetryableError } from './job/errors.ts'
 export type {
+  Explanation,
+  Lacking,
+  NamedJob,
+  NamedWorker,
+  Reason,
+  SlotHolder,
+} from './job/explanation.ts'
+export type {
   FinishedGroup,
   FinishedGroupState,
   GroupEvent,

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
 import { addDevCommand } from './dev.ts'
+import { addExplainCommand } from './explain.ts'
 import { addMigrateCommand } from './migrate.ts'
 import { addPropertiesCommand } from './properties.ts'
 import { addQueuesCommand } from './queues.ts'
@@ -21,6 +22,7 @@ const program = new Command('longshore')
   .configureHelp({ sortSubcommands: true })
   .exitOverride()
 
+addExplainCommand(program)
 addMigrateCommand(program)
 addPropertiesCommand(program)
 addQueuesCommand(program)

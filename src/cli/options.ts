@@ -1,6 +1,7 @@
 /** Owns the options that most commands share. */
 import { type Command, Option } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
+import { type JobId, toJobId } from '../job/job-id.ts'
 import { DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 
 export interface DatabaseOptions {
@@ -37,4 +38,16 @@ export function requireDatabaseUrl(options: DatabaseOptions): string {
     'CONFIG_INVALID',
     'no database given: pass --database-url postgres://user@host/name or set DATABASE_URL',
   )
+}
+
+/** An id that was given as an argument. */
+export function toId(what: 'job' | 'group', text: string): JobId {
+  try {
+    return toJobId(text)
+  } catch {
+    throw new LongshoreError(
+      'CONFIG_INVALID',
+      `a ${what} id is a UUID like 0198c0de-0000-7000-8000-000000000000; got ${JSON.stringify(text)}`,
+    )
+  }
 }

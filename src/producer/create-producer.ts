@@ -12,6 +12,7 @@ import {
   toWorkflowPlace,
 } from '../job/enqueue-options.ts'
 import { LongshoreError } from '../job/errors.ts'
+import type { Explanation } from '../job/explanation.ts'
 import type { FinishedGroup, GroupEvent, GroupRef, GroupStatus } from '../job/group.ts'
 import type { FinishedJob, Job, JobRef } from '../job/job.ts'
 import { type JobId, newJobId, toGroupId, toJobId } from '../job/job-id.ts'
@@ -22,6 +23,7 @@ import { type ChangeAnswer, changeJob } from '../postgres/change-job.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
 import { enqueueJobs, type MadeReady, makeLane, type NewJob, shapeText } from '../postgres/enqueue-jobs.ts'
+import { explainJob } from '../postgres/explain-job.ts'
 import {
   type AddedTo,
   addToGroup,
@@ -99,6 +101,8 @@ export interface Producer {
   ): Promise<JobRef<Result>[]>
   /** The job as it is now, or undefined when there is none (or its history has been dropped). */
   get<Result>(job: JobRef<Result> | string): Promise<Job<Result> | undefined>
+  /** Why the job is not running, where it runs, or how it ended; undefined as from `get`. */
+  explain(job: JobRef | string): Promise<Explanation | undefined>
   /** Resolves when the job has ended, whichever way. Rejects with `WAIT_TIMEOUT` when that takes too long. */
   waitFor<Result>(job: JobRef<Result> | string, options?: WaitOptions): Promise<FinishedJob<Result>>
   /**
@@ -337,6 +341,12 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       await whenReady()
       const [found] = await readJobs(pool, schema, [idOf(job)])
       return found as Job<Result> | undefined
+    },
+
+    async explain(job) {
+      const id = idOf(job)
+      await whenReady()
+      return explainJob(pool, schema, id)
     },
 
     async waitFor<Result>(job: JobRef<Result> | string, wait: WaitOptions = {}) {

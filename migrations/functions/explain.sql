@@ -1,0 +1,120 @@
+-- What keeps a job from running, where it runs, or how it ended: the facts of it, all from one snapshot; null when there is no
+-- such job. Of what may be many at most 20 are named, beside their count. src/postgres/explain-job.ts makes sentences of it.
+--   select jsonb_pretty(longshore.explain('0198c0de-…'))
+-- Who holds the slots of a full limit is found by reading the table of jobs: an index on those that run would cost every
+-- claim and every settle.
+create function longshore.explain(p_id uuid) returns jsonb
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+declare
+  c_most constant int := 20;
+  -- Jobs ahead of this one are counted up to here.
+  c_most_ahead constant int := 1000;
+  v_job longshore.jobs;
+  v_lane longshore.lanes;
+  v_facts jsonb;
+begin
+  select * into v_job from longshore.jobs j where j.id = p_id;
+  if not found then
+    return longshore.explain_end(p_id);
+  end if;
+  select * into v_lane from longshore.lanes l where l.id = v_job.lane;
+  v_facts := jsonb_build_object(
+    'id', v_job.id, 'state', v_job.state, 'task', v_lane.task, 'queue', v_lane.queue, 'tag', v_lane.tag,
+    'constraintTag', v_lane.constraint_tag, 'runAt', longshore.run_at_of(v_job.score),
+    'isDue', longshore.run_at_of(v_job.score) <= clock_timestamp(), 'attempts', v_job.attempts,
+    'maxAttempts', v_job.max_attempts, 'error', v_job.error ->> 'message',
+    'hasUpkeep', exists (select from longshore.leader d where d.expires_at > now()));
+
+  if v_job.state = 'running' then
+    return v_facts || jsonb_build_object('run', (
+      select jsonb_build_object('workerId', v_job.worker_id, 'workerName', max(w.name), 'since', v_job.started_at,
+        'isLive', coalesce(bool_or(w.expires_at > now() and w.dead_at is null), false), 'isCancelled', v_job.is_cancelled)
+      from longshore.workers w where w.id = v_job.worker_id));
+  end if;
+
+  if v_job.state = 'waiting' then
+    v_facts := v_facts || jsonb_build_object('pending', v_job.pending, 'dependencies', (
+      select jsonb_build_object('count', count(*), 'jobs', coalesce(jsonb_agg(
+        jsonb_build_object('id', o.id, 'task', o.task, 'state', o.state) order by o.no) filter (where o.no <= c_most), '[]'))
+      from (
+        select p.id, l.task, p.state, row_number() over (order by p.id) as no
+        from longshore.edges e
+        join longshore.jobs p on p.id = e.parent
+        left join longshore.lanes l on l.id = p.lane
+        where e.child = p_id
+      ) o));
+  end if;
+  if not v_job.has_turn then
+    v_facts := v_facts || jsonb_build_object('workflow', (
+      select jsonb_build_object('key', w.key,
+        'holder', (
+          select jsonb_build_object('id', t.id, 'task', l.task, 'state', t.state)
+          from longshore.jobs t left join longshore.lanes l on l.id = t.lane where t.workflow = w.id and t.has_turn),
+        'ahead', (
+          select count(*) from (
+            select from longshore.jobs a
+            where a.workflow = w.id and a.workflow_seq < v_job.workflow_seq and not a.has_turn limit c_most_ahead
+          ) a),
+        'haltedBy', case when w.halted_by is not null then (
+          select jsonb_build_object('id', w.halted_by, 'task', max(l.task), 'error', max(f.error ->> 'message'))
+          from longshore.finished_jobs f left join longshore.lanes l on l.id = f.lane where f.id = w.halted_by) end)
+      from longshore.workflows w where w.id = v_job.workflow));
+  end if;
+
+  -- `closest`: who serves the task and lacks least of what the job asks for.
+  v_facts := v_facts || jsonb_build_object('workers', (
+    with live as materialized (
+      select w.id, w.name, w.properties, v_lane.task = any (w.tasks) as has_task, v_lane.queue = any (w.queues) as has_queue,
+        v_lane.tag = any (w.tags) as has_tag, v_lane.constraint_tag = any (w.constraint_tags) as has_constraints, (
+          select count(*) from unnest(string_to_array(substr(v_lane.constraint_tag, 3), ',')) as c(pair)
+          where 'c:' || c.pair <> all (w.constraint_tags)) as lacks
+      from longshore.workers w where w.expires_at > now() and w.dead_at is null
+    ), eligible as materialized (
+      select l.id, l.name, row_number() over (order by l.id) as no
+      from live l where l.has_task and l.has_queue and l.has_tag and l.has_constraints
+    )
+    select jsonb_build_object(
+      'live', (select count(*) from live), 'serving', (select count(*) from live l where l.has_task),
+      'count', count(*), 'some', coalesce(
+        jsonb_agg(jsonb_build_object('id', e.id, 'name', e.name) order by e.no) filter (where e.no <= c_most), '[]'),
+      'closest', (
+        select jsonb_build_object('id', l.id, 'name', l.name, 'hasQueue', l.has_queue, 'hasTag', l.has_tag,
+          'properties', l.properties)
+        from live l where l.has_task
+        order by (not l.has_queue)::int + (not l.has_tag)::int + l.lacks, l.id limit 1))
+    from eligible e));
+
+  if v_job.state = 'ready' then
+    v_facts := v_facts || jsonb_build_object(
+      'ahead', (
+        select count(*) from (
+          select from longshore.jobs a
+          where a.lane = v_job.lane and a.state = 'ready' and (a.score, a.id) < (v_job.score, v_job.id) limit c_most_ahead
+        ) a),
+      -- The task's own first.
+      'limits', (
+        select coalesce(jsonb_agg(jsonb_build_object('key', k.key, 'capacity', k.capacity, 'used', k.used, 'holders', (
+          select coalesce(jsonb_agg(jsonb_build_object('id', h.id, 'workerId', h.worker_id)), '[]')
+          from (
+            select r.id, r.worker_id from longshore.jobs r join longshore.lanes l on l.id = r.lane
+            where r.state = 'running' and l.task = k.task
+              and case when k.key = '' then r.slot is not null else r.key_slot is not null and l.concurrency_key = k.key end
+            limit c_most
+          ) h)) order by k.key), '[]')
+        from (
+          select n.task, n.key, n.capacity,
+            (select coalesce(sum(g.used), 0) from longshore.slot_groups g where g.limit_id = n.id) as used
+          from longshore.limits n where n.task = v_lane.task and n.key in ('', v_lane.concurrency_key)
+        ) k
+        where k.used >= k.capacity),
+      'noted', case when (select s.dispatch from longshore.settings s) = 'redis' then (
+        select jsonb_build_object('since', min(b.created_at), 'hasRelay', exists (
+          select from longshore.leader d where d.expires_at > now() and d.rank >= 2))
+        from longshore.outbox b where p_id = any (b.jobs) having count(*) > 0) end);
+  end if;
+  return v_facts;
+end
+$$;

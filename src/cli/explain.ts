@@ -1,0 +1,33 @@
+/** `longshore explain`: why a job is not running, where it runs, or how it ended. */
+import type { Command } from 'commander'
+import { LongshoreError } from '../job/errors.ts'
+import { explainJob } from '../postgres/explain-job.ts'
+import { withPool } from '../postgres/once.ts'
+import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl, toId } from './options.ts'
+
+export function addExplainCommand(program: Command): void {
+  const command = program
+    .command('explain')
+    .argument('<job-id>', 'the job, as enqueue returned it')
+    .description(
+      'tell why a job is not running: what it waits for, who holds its slots, which worker it lacks; or where it runs, or how it ended',
+    )
+    .option('--json', 'print it as JSON, with all that is named')
+  addDatabaseOptions(command).action(async (text: string, options: DatabaseOptions & { json?: boolean }) => {
+    const id = toId('job', text)
+    const where = { postgres: requireDatabaseUrl(options), schema: options.schema }
+    const explanation = await withPool(where, (pool, schema) => explainJob(pool, schema, id))
+    if (!explanation) {
+      throw new LongshoreError(
+        'JOB_NOT_FOUND',
+        `there is no job ${id} in schema "${options.schema}": its transaction may not have been committed, or its history has been dropped`,
+      )
+    }
+    const { task, state, reasons } = explanation
+    if (options.json) process.stdout.write(`${JSON.stringify(explanation)}\n`)
+    else {
+      const lines = reasons.map(({ sentence }) => `- ${sentence}`)
+      process.stdout.write(`job ${id} of task ${task} is ${state}\n${lines.join('\n')}\n`)
+    }
+  })
+}

@@ -1,0 +1,262 @@
+/** The verb *explain*: why a job is not running, where it runs, or how it ended. */
+import { parseConstraintTag } from '../job/constraints.ts'
+import type { Explanation, Lacking, NamedJob, NamedWorker, Reason, SlotHolder } from '../job/explanation.ts'
+import type { FinishedState } from '../job/job.ts'
+import type { JobId } from '../job/job-id.ts'
+import type { Queryable } from '../job/queryable.ts'
+import { inSchema } from './schema-name.ts'
+
+/** Undefined: there is no such job, or its history has been dropped. */
+export async function explainJob(db: Queryable, schema: string, id: JobId): Promise<Explanation | undefined> {
+  const { rows } = await db.query(inSchema(schema, 'select longshore.explain($1) as facts'), [id])
+  const facts = rows[0]?.['facts'] as Facts | null
+  if (!facts) return undefined
+  const reasons = reasonsOf(facts)
+  const sentences = reasons.map(({ sentence }) => sentence)
+  const summary = `job ${facts.id} of task ${facts.task} is ${facts.state}: ${sentences.join('; ')}`
+  return { id: facts.id, task: facts.task, state: facts.state, summary, reasons }
+}
+
+/** What `explain.sql` and `explain_end.sql` tell. */
+type Facts = { id: JobId; task: string; attempts: number } & (
+  | ({ state: 'waiting'; pending: number; dependencies: { count: number; jobs: NamedJob[] } } & NotStarted)
+  | ({ state: 'scheduled' } & NotStarted)
+  | ({
+      state: 'ready'
+      ahead: number
+      limits: FullLimit[]
+      noted: { since: string; hasRelay: boolean } | null
+    } & NotStarted)
+  | { state: 'running'; run: Run; hasUpkeep: boolean }
+  | { state: FinishedState; end: End; parent?: Blamed; cause?: Blamed }
+)
+
+interface NotStarted {
+  queue: string
+  tag: string
+  constraintTag: string
+  runAt: string
+  isDue: boolean
+  maxAttempts: number
+  error: string | null
+  hasUpkeep: boolean
+  workflow?: {
+    key: string
+    holder: NamedJob | null
+    ahead: number
+    haltedBy: { id: JobId; task: string | null; error: string | null } | null
+  }
+  workers: {
+    live: number
+    serving: number
+    count: number
+    some: NamedWorker[]
+    closest: (NamedWorker & { hasQueue: boolean; hasTag: boolean; properties: Record<string, string> }) | null
+  }
+}
+
+interface FullLimit {
+  key: string
+  capacity: number
+  used: number
+  holders: SlotHolder[]
+}
+
+interface Run {
+  workerId: number
+  workerName: string | null
+  since: string
+  isLive: boolean
+  isCancelled: boolean
+}
+
+interface End {
+  at: string
+  workerId: number | null
+  error: string | null
+}
+
+type Blamed = NamedJob & { error: string | null }
+
+function reasonsOf(facts: Facts): Reason[] {
+  switch (facts.state) {
+    case 'waiting': {
+      const { dependencies, workflow, pending } = facts
+      const waits = [...dependencyReasons(dependencies), ...workflowReasons(workflow)]
+      if (waits.length === 0) waits.push(miscounted(pending))
+      return [...waits, ...dueReasons(facts), ...workerReasons(facts)]
+    }
+    case 'scheduled':
+      return [...dueReasons(facts), ...workerReasons(facts)]
+    case 'ready': {
+      const kept = [...workerReasons(facts), ...facts.limits.map(limit => limitReason(facts.task, limit))]
+      const noted = facts.noted ? [notPlaced(facts.noted)] : []
+      return kept.length > 0 ? kept : [...noted, readyReason(facts)]
+    }
+    case 'running':
+      return [...(facts.run.isCancelled ? [CANCELLING] : []), runReason(facts.run, facts.hasUpkeep)]
+    default:
+      return [endReason(facts)]
+  }
+}
+
+function dependencyReasons({ count, jobs }: { count: number; jobs: NamedJob[] }): Reason[] {
+  if (count === 0) return []
+  const sentence = `it waits for ${many(count, 'job')} to end: ${listed(jobs.map(shownJob), count)}`
+  return [{ kind: 'dependencies', count, jobs, sentence }]
+}
+
+function workflowReasons(workflow: NotStarted['workflow']): Reason[] {
+  if (!workflow) return []
+  const { key, holder, ahead, haltedBy } = workflow
+  const reasons: Reason[] = []
+  if (haltedBy) {
+    const why = haltedBy.error === null ? '' : ` (${haltedBy.error})`
+    const sentence =
+      `its workflow ${key} was halted by the failure of job ${haltedBy.id}${why}: let it go on with ` +
+      `producer.resumeWorkflow(${JSON.stringify(key)}) or \`longshore workflows ${shellWord(key)} --resume\``
+    reasons.push({ kind: 'halted', workflow: key, haltedBy: haltedBy.id, sentence })
+  }
+  // A halted workflow's turn may still be with a job that has not ended.
+  if (holder || !haltedBy) {
+    const who = holder
+      ? `job ${shownJob(holder)} has it`
+      : 'nobody has it, which ought not to be: longshore doctor --repair'
+    const more =
+      ahead === 0 ? '' : `, and then ${ahead === 1 ? '1 other comes' : `${ahead} others come`} first`
+    const sentence = `it waits for its turn in workflow ${key}: ${who}${more}`
+    reasons.push({ kind: 'turn', workflow: key, holder, ahead, sentence })
+  }
+  return reasons
+}
+
+function miscounted(pending: number): Reason {
+  const sentence = `it waits for ${pending}, and nothing that it waits for is open: longshore doctor --repair`
+  return { kind: 'miscounted', pending, sentence }
+}
+
+function dueReasons(facts: NotStarted & { state: string; attempts: number }): Reason[] {
+  const { isDue, attempts, maxAttempts, error, hasUpkeep } = facts
+  if (isDue && facts.state !== 'scheduled') return []
+  const at = new Date(facts.runAt)
+  const after =
+    attempts > 0 && error !== null ? `, since attempt ${attempts} of ${maxAttempts} failed (${error})` : ''
+  const late = hasUpkeep
+    ? 'is about to be made ready'
+    : 'nobody does the upkeep that makes it ready: start a worker or `longshore relay`'
+  const sentence = isDue
+    ? `it has been due since ${at.toISOString()}, and ${late}`
+    : `it is due at ${at.toISOString()}${after}`
+  return [{ kind: 'due', at, error, sentence }]
+}
+
+function workerReasons(facts: NotStarted & { task: string }): Reason[] {
+  const { task, queue, tag, workers } = facts
+  const { closest } = workers
+  if (workers.count > 0) return []
+  if (!closest) {
+    const who =
+      workers.live === 0
+        ? 'no worker is alive'
+        : `no live worker serves task ${task} (${workers.live} ${workers.live === 1 ? 'is' : 'are'} alive)`
+    return [{ kind: 'no_worker', lacking: { task }, closest: null, sentence: who }]
+  }
+  const asked = Object.entries(parseConstraintTag(facts.constraintTag))
+  const lacks = asked.filter(([key, value]) => closest.properties[key] !== value)
+  const lacking: Lacking = {
+    ...(closest.hasQueue ? {} : { queue }),
+    ...(closest.hasTag ? {} : { tag }),
+    ...(lacks.length > 0 ? { constraints: Object.fromEntries(lacks) } : {}),
+  }
+  const missing = [
+    ...(closest.hasQueue ? [] : [`serves queue ${queue}`]),
+    ...(closest.hasTag ? [] : [`offers tag ${tag}`]),
+    ...lacks.map(([key, value]) => `has ${key}=${value}`),
+  ]
+  const has = lacks.map(([key]) =>
+    key in closest.properties ? `${key}=${closest.properties[key]}` : `no ${key}`,
+  )
+  const nearest =
+    `worker ${closest.id} (${closest.name}) comes closest` +
+    (has.length > 0 ? `, with ${has.join(', ')}` : '')
+  const sentence = `${many(workers.serving, 'live worker')} ${workers.serving === 1 ? 'serves' : 'serve'} task ${task}, but none ${missing.join(' and ')}; ${nearest}`
+  return [{ kind: 'no_worker', lacking, closest: { id: closest.id, name: closest.name }, sentence }]
+}
+
+function limitReason(task: string, { key, capacity, used, holders }: FullLimit): Reason {
+  const whose = key === '' ? `task ${task}` : `task ${task} for key ${key}`
+  const taken =
+    used > capacity
+      ? `${used} jobs of ${whose} run, and ${capacity} may since its limit was lowered`
+      : capacity === 1
+        ? `the only slot of ${whose} is taken`
+        : `all ${capacity} slots of ${whose} are taken`
+  const sentence = `${taken}: ${listed(
+    holders.map(({ id, workerId }) => `job ${id} on worker ${workerId}`),
+    used,
+  )}`
+  return { kind: 'limit', key: key === '' ? null : key, capacity, used, holders, sentence }
+}
+
+function notPlaced({ since, hasRelay }: { since: string; hasRelay: boolean }): Reason {
+  const next = hasRelay ? '' : '; no relay is leading: start `longshore relay`'
+  const sentence = `it is not yet placed in Redis: an outbox row of ${new Date(since).toISOString()} names it${next}`
+  return { kind: 'not_placed', since: new Date(since), sentence }
+}
+
+function readyReason({ workers, ahead }: { workers: NotStarted['workers']; ahead: number }): Reason {
+  const { count, some } = workers
+  const before = ahead === 0 ? '' : `, after ${many(ahead, 'job')} of its kind`
+  const sentence = `nothing keeps it; ${many(count, 'live worker')} may take it${before}: ${listed(
+    some.map(({ id, name }) => `${id} (${name})`),
+    count,
+  )}`
+  return { kind: 'ready', count, workers: some, ahead, sentence }
+}
+
+const CANCELLING: Reason = {
+  kind: 'cancelling',
+  sentence:
+    'it is being cancelled: its worker has been told, and however the run ends the job ends as cancelled',
+}
+
+function runReason({ workerId, workerName, since, isLive }: Run, hasUpkeep: boolean): Reason {
+  const where = `worker ${workerId}${workerName === null ? '' : ` (${workerName})`}`
+  const next = hasUpkeep
+    ? 'it is about to be taken back'
+    : 'nobody does the upkeep that takes it back: start a worker or `longshore relay`'
+  const lost = isLive ? '' : `, whose lease has run out: ${next}`
+  const sentence = `it runs on ${where} since ${new Date(since).toISOString()}${lost}`
+  return { kind: 'running', workerId, workerName, since: new Date(since), isWorkerLive: isLive, sentence }
+}
+
+function endReason({ end, parent, cause }: { end: End; parent?: Blamed; cause?: Blamed }): Reason {
+  const at = new Date(end.at)
+  const because = (job: Blamed) => `job ${shownJob(job)}${job.error === null ? '' : `: ${job.error}`}`
+  const why = parent
+    ? `, since it was to run after job ${shownJob(parent)}` + `; it began with ${because(cause ?? parent)}`
+    : end.error === null
+      ? ''
+      : `: ${end.error}`
+  return {
+    kind: 'ended',
+    at,
+    error: end.error,
+    parent: parent ? named(parent) : null,
+    cause: cause ? named(cause) : null,
+    sentence: `it ended at ${at.toISOString()}${why}`,
+  }
+}
+
+const named = ({ id, task, state }: NamedJob): NamedJob => ({ id, task, state })
+const shownJob = ({ id, task, state }: NamedJob) => `${id} (${task}, ${state})`
+const many = (count: number, what: string) => `${count} ${what}${count === 1 ? '' : 's'}`
+
+/** Only the first few: the others stand in the reason itself. */
+function listed(items: string[], count: number): string {
+  const shown = items.slice(0, 3)
+  const more = count - shown.length
+  return `${shown.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+}
+
+const shellWord = (text: string) => (/^[\w.:@/-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`)
