@@ -49,5 +49,5 @@ create index finished_jobs_of_group on longshore.finished_jobs (group_id, state)
 
 -- After how long without any change a group that ought to move is reported, and whether it is cancelled then.
 alter table longshore.settings
-  add watchdog_ms bigint not null default 600000 check (watchdog_ms between 1000 and 31536000000),
+  add watchdog_ms bigint not null default 600000 check (watchdog_ms between 100 and 31536000000),
   add watchdog_cancels boolean not null default false;

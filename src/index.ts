@@ -53,6 +53,12 @@ export type { PostgresConfig, PostgresSettings } from './postgres/postgres-confi
 export { declarePropertyKeys, readPropertyKeys } from './postgres/property-keys.ts'
 export { type QueueSettings, readQueueSettings, setQueue } from './postgres/queue-settings.ts'
 export {
+  readWatchdog,
+  setWatchdog,
+  type WatchdogChange,
+  type WatchdogSettings,
+} from './postgres/watchdog-settings.ts'
+export {
   createProducer,
   type EnqueueOptions,
   type GroupOptions,

@@ -9,6 +9,7 @@ import { addMigrateCommand } from './migrate.ts'
 import { addPropertiesCommand } from './properties.ts'
 import { addQueuesCommand } from './queues.ts'
 import { addRelayCommand } from './relay.ts'
+import { addWatchdogCommand } from './watchdog.ts'
 import { addWorkerCommand } from './worker.ts'
 
 const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
@@ -27,6 +28,7 @@ addMigrateCommand(program)
 addPropertiesCommand(program)
 addQueuesCommand(program)
 addRelayCommand(program)
+addWatchdogCommand(program)
 addWorkerCommand(program)
 addDevCommand(program)
 

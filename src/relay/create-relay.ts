@@ -40,7 +40,7 @@ export interface Relay {
   metrics(): RelayMetrics
 }
 
-const STANDING_BY: RelayMetrics = {
+const STANDING_BY: Omit<RelayMetrics, 'stuckGroups'> = {
   isLeader: false,
   lagMs: 0,
   applied: 0,
@@ -73,6 +73,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
   checkWhole('CONFIG_INVALID', 'queueDepth', sizes.depth, 1, 10_000)
   checkWhole('CONFIG_INVALID', 'laneWindow', sizes.window, 2, 1_000_000)
   let loop: RelayLoop | undefined
+  let stuckGroups = 0
 
   const begin = async () => {
     const pool = openPool(postgres, redis ? 4 : 1, error =>
@@ -103,6 +104,9 @@ export function createRelay(options: RelayOptions = {}): Relay {
         holder,
         rank: store ? 'relay with Redis' : 'relay',
         ...(terms ? { onTerm: terms.onTerm } : {}),
+        onStuck: groups => {
+          stuckGroups = groups
+        },
         logger,
       })
       const running = upkeep
@@ -185,7 +189,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
       life = undefined
       await end?.()
     },
-    metrics: () => loop?.metrics() ?? STANDING_BY,
+    metrics: () => ({ ...(loop?.metrics() ?? STANDING_BY), stuckGroups }),
   }
 }
 

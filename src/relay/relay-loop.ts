@@ -28,6 +28,8 @@ export interface RelayMetrics {
   appliedPerSecond: number
   /** Workers woken by the relay's own steps. */
   bells: number
+  /** Groups that do not move although they could. */
+  stuckGroups: number
   queues: {
     name: string
     generation: string
@@ -45,7 +47,7 @@ export interface RelayLoop {
   readonly epoch: string
   /** Something was written. */
   look(): void
-  metrics(): RelayMetrics
+  metrics(): Omit<RelayMetrics, 'stuckGroups'>
   /** Resolves when nothing of it is under way. */
   stop(): Promise<void>
 }

@@ -24,6 +24,8 @@ export function createRelayRegistry(read: () => RelayMetrics): RelayRegistry {
   gauge('applied_per_second', 'Outbox rows applied per second', ({ appliedPerSecond }) => appliedPerSecond)
   gauge('lost_bells_total', 'Workers woken again because a bell got lost', ({ bells }) => bells)
 
+  gauge('stuck_groups', 'Groups that do not move although they could', ({ stuckGroups }) => stuckGroups)
+
   const byQueue = (name: string, help: string, of: (queue: RelayMetrics['queues'][number]) => number) =>
     new Gauge({
       name: `longshore_relay_queue_${name}`,

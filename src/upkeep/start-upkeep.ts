@@ -1,6 +1,7 @@
 /**
  * Upkeep: the duties that somebody must do for the whole deployment, done by whoever holds the lease. Duties are one
- * file each: due jobs, rescue, groups, history, the outbox nobody reads. Holding the lease twice would do no harm to them; it only saves work.
+ * file each: due jobs, rescue, groups and those that are stuck, history, the outbox nobody reads. Holding the lease twice would do no
+ * harm to them; it only saves work.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Queryable } from '../job/queryable.ts'
@@ -13,6 +14,7 @@ import { leaveRedis } from './leave-redis.ts'
 import { createDueJobs } from './promote-due-jobs.ts'
 import { rescueJobs } from './rescue-jobs.ts'
 import { createGroupSweep } from './sweep-groups.ts'
+import { createWatchdog } from './watch-groups.ts'
 
 export interface Upkeep {
   /** A job was scheduled that is due before the next regular look. */
@@ -40,11 +42,20 @@ export function startUpkeep(options: {
   rank: LeaderRank
   /** Told with each renewal: the epoch, or null while others lead or Postgres is away. */
   onTerm?: (epoch: string | null) => void
+  /** Told with each look of the watchdog: how many groups are stuck, 0 while others lead. */
+  onStuck?: (groups: number) => void
   logger: Logger
 }): Upkeep {
   const { db, pool, schema, holder, logger } = options
   const dueJobs = createDueJobs({ db, schema, onError: report })
   const sweepGroups = createGroupSweep(db, schema)
+  const watchdog = createWatchdog({
+    db: pool,
+    schema,
+    ...(options.onStuck ? { onLook: options.onStuck } : {}),
+    onError: report,
+    logger,
+  })
   let isLeader = false
   let leadingSince = 0
   let isStopped = false
@@ -58,6 +69,11 @@ export function startUpkeep(options: {
     else logger.error({ err: error }, 'upkeep failed; trying again')
   }
 
+  const endDuties = () => {
+    dueJobs.stop()
+    return watchdog.stop()
+  }
+
   const renew = async () => {
     const epoch = await lead(db, schema, holder, LEASE_MS, options.rank)
     if (isStopped || isResting) return
@@ -66,8 +82,12 @@ export function startUpkeep(options: {
     if (!isLeader) leadingSince = performance.now()
     isLeader = epoch !== null
     options.onTerm?.(epoch)
-    if (!isLeader) return dueJobs.stop()
+    if (!isLeader) {
+      endDuties()
+      return
+    }
     dueJobs.start()
+    watchdog.start()
     await rescueJobs(db, schema, performance.now() - leadingSince, logger)
     await sweepGroups()
     if (options.rank !== 'relay with Redis')
@@ -89,7 +109,7 @@ export function startUpkeep(options: {
     if (isResting) return
     renewing = renew().catch(error => {
       isLeader = false
-      dueJobs.stop()
+      endDuties()
       options.onTerm?.(null)
       report(error)
     })
@@ -98,8 +118,9 @@ export function startUpkeep(options: {
   const timer = setInterval(() => renewing.then(() => isStopped || turn()), RENEW_MS)
 
   const giveUp = async () => {
-    dueJobs.stop()
+    const ended = endDuties()
     await renewing
+    await ended
     if (!isLeader) return
     isLeader = false
     await resign(db, schema, holder).catch(error =>

@@ -34,7 +34,7 @@ describe('longshore', () => {
   it('tells what it can do, and its version', async () => {
     const help = await run(['--help'])
     expect(help.code).toBe(0)
-    for (const command of ['migrate', 'properties', 'queues', 'relay', 'worker', 'dev'])
+    for (const command of ['migrate', 'properties', 'queues', 'relay', 'watchdog', 'worker', 'dev'])
       expect(help.stdout).toContain(command)
     expect((await run(['--version'])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
   })
@@ -50,7 +50,14 @@ describe('longshore', () => {
   })
 
   it('ends with 2 and says what to set when no database is given', async () => {
-    for (const command of [['migrate'], ['properties'], ['queues'], ['relay'], ['worker', 'x.js']]) {
+    for (const command of [
+      ['migrate'],
+      ['properties'],
+      ['queues'],
+      ['relay'],
+      ['watchdog'],
+      ['worker', 'x.js'],
+    ]) {
       const { code, stderr } = await run(command, {})
       expect(code).toBe(2)
       expect(stderr).toContain('set DATABASE_URL [CONFIG_INVALID]')
@@ -187,6 +194,22 @@ describe('longshore', () => {
     expect(nothing.stdout).toBe('there is no queue nothing\n')
     expect((await run(['queues', 'mail', '--default'])).stdout).toBe("mail: the relay's own settings\n")
     await database.rows('delete from longshore.queues')
+  })
+
+  it('[S12] watchdog shows when a group is reported, and sets it', async () => {
+    expect((await run(['watchdog'])).stdout).toBe(
+      'a group that does not move for 600000 ms although it could is reported\n',
+    )
+    expect((await run(['watchdog', '--after', '5m', '--cancel'])).stdout).toContain(
+      '300000 ms although it could is reported and cancelled',
+    )
+    expect(JSON.parse((await run(['watchdog', '--no-cancel', '--json'])).stdout)).toEqual({
+      schema: 'longshore',
+      afterMs: 300_000,
+      cancel: false,
+    })
+    expect(await run(['watchdog', '--after', 'soon'])).toMatchObject({ code: 2 })
+    await run(['watchdog', '--after', '10m'])
   })
 
   it('[X8] relay serves its metrics, and says where', async () => {

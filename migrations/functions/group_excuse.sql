@@ -1,0 +1,96 @@
+-- Why a group that has not ended need not move now; null when nothing excuses it. One job is enough: `running` (its worker is alive),
+-- `due later`, `halted` (its workflow was stopped), `turn` (another job of its workflow goes first), `no worker` (that is alive and
+-- may run it), `limit` (is full), `in line` (jobs of others go first), `busy` (every worker that may run it runs something).
+--
+-- Whoever waits for the turn of a job that waits itself is excused by what excuses that one's group: of groups that wait for
+-- each other's turns, none is.
+create function longshore.group_excuse(p_group uuid) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+  v_groups uuid[];
+  v_lane record;
+  v_workers int[];
+  v_busy int[];
+begin
+  v_groups := array(
+    with recursive reached(id) as (
+      select p_group
+      union
+      select t.group_id
+      from reached r
+      join longshore.jobs j on j.group_id = r.id and j.has_turn is false
+      join longshore.jobs t on t.workflow = j.workflow and t.has_turn and t.state = 'waiting'
+      where t.group_id is not null
+    )
+    select r.id from reached r);
+  if exists (
+    select from longshore.jobs j join longshore.workers w on w.id = j.worker_id
+    where j.group_id = any (v_groups) and j.state = 'running' and w.expires_at > clock_timestamp() and w.dead_at is null
+  ) then
+    return 'running';
+  end if;
+  if exists (
+    select from longshore.jobs j
+    where j.group_id = any (v_groups) and j.state = 'scheduled'
+      and (j.score & 4398046511103) > extract(epoch from clock_timestamp()) * 1000
+  ) then
+    return 'due later';
+  end if;
+  if exists (
+    select from longshore.jobs j join longshore.workflows w on w.id = j.workflow
+    where j.group_id = any (v_groups) and j.has_turn is false and w.halted_by is not null
+  ) then
+    return 'halted';
+  end if;
+  if exists (
+    select from longshore.jobs j join longshore.jobs t on t.workflow = j.workflow and t.has_turn and t.state <> 'waiting'
+    where j.group_id = any (v_groups) and j.has_turn is false and (t.group_id is null or t.group_id <> all (v_groups))
+  ) then
+    return 'turn';
+  end if;
+
+  for v_lane in
+    select distinct on (j.lane) j.lane, j.score, j.id from longshore.jobs j
+    where j.group_id = any (v_groups) and j.state = 'ready' order by j.lane, j.score, j.id
+  loop
+    v_workers := array(select longshore.eligible_workers(v_lane.lane));
+    if v_workers = '{}' then
+      return 'no worker';
+    end if;
+    if longshore.is_limited(v_lane.lane) then
+      return 'limit';
+    end if;
+    if exists (
+      select from longshore.lanes l
+      where l.concurrency_key = ''
+        and exists (
+          select from longshore.workers w
+          where w.id = any (v_workers) and l.task = any (w.tasks) and l.tag = any (w.tags)
+            and l.constraint_tag = any (w.constraint_tags) and l.queue = any (w.queues))
+        and not longshore.is_limited(l.id)
+        and (
+          exists (
+            select from longshore.jobs j
+            where j.lane = l.id and j.state = 'ready' and (j.score, j.id) < (v_lane.score, v_lane.id)
+              and (j.group_id is null or j.group_id <> all (v_groups)))
+          or exists (
+            select from longshore.lane_heads h join longshore.jobs j on j.lane = h.lane
+            where h.parent = l.id and h.closed_by is null and j.state = 'ready'
+              and (j.score, j.id) < (v_lane.score, v_lane.id) and (j.group_id is null or j.group_id <> all (v_groups))))
+    ) then
+      return 'in line';
+    end if;
+    -- Reads the whole table, once: see rescue. Hardly any group gets here while there is much to do.
+    v_busy := coalesce(v_busy, array(select distinct j.worker_id from longshore.jobs j where j.state = 'running'));
+    if v_workers <@ v_busy then
+      return 'busy';
+    end if;
+  end loop;
+  return null;
+end
+$$;
