@@ -45,6 +45,7 @@ export type { PostgresConfig, PostgresSettings } from './postgres/postgres-confi
 export { declarePropertyKeys, readPropertyKeys } from './postgres/property-keys.ts'
 export type { AuditOptions } from './postgres/questions.ts'
 export { type QueueSettings, readQueueSettings, setQueue } from './postgres/queue-settings.ts'
+export type { TableSize } from './postgres/read-health.ts'
 export {
   createProducer,
   type EnqueueOptions,
@@ -57,6 +58,7 @@ export type { GroupBuilder, GroupJob, GroupJobOptions, Parent } from './producer
 export type { WaitOptions } from './producer/waiter.ts'
 export { type AuditDispatchOptions, auditDispatch } from './relay/audit-dispatch.ts'
 export { createRelay, type Relay, type RelayOptions } from './relay/create-relay.ts'
+export { type DoctorFinding, type DoctorOptions, type DoctorReport, doctor } from './relay/doctor.ts'
 export type { RelayMetrics } from './relay/relay-loop.ts'
 export type { Logger } from './runtime/logger.ts'
 export { createWorker, type StopOptions, type Worker, type WorkerOptions } from './worker/create-worker.ts'
