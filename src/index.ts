@@ -43,7 +43,7 @@ export {
   type Task,
   type TaskOptions,
 } from './job/task.ts'
-export { type AuditOptions, audit, type Violation } from './postgres/audit.ts'
+export { audit, type Violation } from './postgres/audit.ts'
 export type { CancelAnswer } from './postgres/cancel-jobs.ts'
 export type { ChangeAnswer } from './postgres/change-job.ts'
 export type { CancelGroupAnswer } from './postgres/groups.ts'
@@ -51,7 +51,9 @@ export { type MigrateOptions, type MigrationStep, migrate } from './postgres/mig
 export type { DeploymentOptions } from './postgres/once.ts'
 export type { PostgresConfig, PostgresSettings } from './postgres/postgres-config.ts'
 export { declarePropertyKeys, readPropertyKeys } from './postgres/property-keys.ts'
+export type { AuditOptions } from './postgres/questions.ts'
 export { type QueueSettings, readQueueSettings, setQueue } from './postgres/queue-settings.ts'
+export type { TableSize } from './postgres/read-health.ts'
 export {
   readWatchdog,
   setWatchdog,
@@ -70,6 +72,7 @@ export type { GroupBuilder, GroupJob, GroupJobOptions, Parent } from './producer
 export type { WaitOptions } from './producer/waiter.ts'
 export { type AuditDispatchOptions, auditDispatch } from './relay/audit-dispatch.ts'
 export { createRelay, type Relay, type RelayOptions } from './relay/create-relay.ts'
+export { type DoctorFinding, type DoctorOptions, type DoctorReport, doctor } from './relay/doctor.ts'
 export type { RelayMetrics } from './relay/relay-loop.ts'
 export type { Logger } from './runtime/logger.ts'
 export { createWorker, type StopOptions, type Worker, type WorkerOptions } from './worker/create-worker.ts'

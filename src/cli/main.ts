@@ -1,9 +1,10 @@
 #!/usr/bin/env node
-/** The command line: `longshore <command>`, one file a command. Exit codes: 0 done, 1 failed, 2 wrong usage. */
+/** The command line: `longshore <command>`, one file a command. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 doctor found something. */
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
 import { addDevCommand } from './dev.ts'
+import { addDoctorCommand } from './doctor.ts'
 import { addExplainCommand } from './explain.ts'
 import { addMigrateCommand } from './migrate.ts'
 import { addPropertiesCommand } from './properties.ts'
@@ -24,6 +25,7 @@ const program = new Command('longshore')
   .exitOverride()
 
 addExplainCommand(program)
+addDoctorCommand(program)
 addMigrateCommand(program)
 addPropertiesCommand(program)
 addQueuesCommand(program)

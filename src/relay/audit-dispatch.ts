@@ -22,6 +22,8 @@ export interface AuditDispatchOptions {
 
 const BETWEEN_MS = 250
 const CONNECT_MS = 5000
+/** Ready jobs that are read in one statement. */
+const PAGE = 5000
 
 /** What does not hold between Postgres and Redis (invariants 10 to 12). Nothing where jobs do not go through Redis. */
 export async function auditDispatch(db: Queryable, options: AuditDispatchOptions): Promise<Violation[]> {
@@ -73,6 +75,29 @@ async function look(db: Queryable, store: RedisStore, schema: string): Promise<M
 
 type Tell = (invariant: number, problem: string, jobId?: string) => void
 
+interface ReadyRow {
+  id: string
+  lane: number
+  score: string
+  /** An outbox row names it: it is on its way. */
+  isNoted: boolean
+}
+
+/** A page of the ready jobs of a queue, in the order of their ids. */
+async function readReady(db: Queryable, schema: string, queue: string, after: string): Promise<ReadyRow[]> {
+  const { rows } = await db.query(
+    inSchema(
+      schema,
+      `select j.id::text as id, j.lane, j.score::text as score,
+         j.id in (select unnest(o.jobs) from longshore.outbox o) as "isNoted"
+       from longshore.jobs j join longshore.lanes l on l.id = j.lane
+       where l.queue = $1 and j.state = 'ready' and j.id > $2 order by j.id limit ${PAGE}`,
+    ),
+    [queue, after],
+  )
+  return rows as unknown as ReadyRow[]
+}
+
 /** Redis is never behind what Postgres has forgotten, and nobody has led who was not elected. */
 async function compareTerms(db: Queryable, schema: string, queue: string, index: IndexSnapshot, tell: Tell) {
   const { rows } = await db.query(
@@ -92,24 +117,19 @@ async function compareTerms(db: Queryable, schema: string, queue: string, index:
 }
 
 async function compareJobs(db: Queryable, schema: string, queue: string, index: IndexSnapshot, tell: Tell) {
-  const { rows } = await db.query(
-    inSchema(
-      schema,
-      `select j.id::text as id, j.lane, j.score::text as score
-       from longshore.jobs j join longshore.lanes l on l.id = j.lane
-       where l.queue = $1 and j.state = 'ready'
-         and not exists (select from longshore.outbox o where j.id = any (o.jobs))`,
-    ),
-    [queue],
-  )
   const ready = new Set<string>()
-  for (const row of rows) {
-    const job = row as { id: string; lane: number; score: string }
-    ready.add(job.id)
-    if (index.jobs.get(job.id)?.lane === job.lane || index.taken.has(job.id)) continue
-    const lane = index.lanes.get(job.lane)
-    if (lane?.bound && !isBefore(job, lane.bound)) continue
-    tell(10, `it is ready in lane ${job.lane} of ${queue}, and Redis does not know it`, job.id)
+  let after = '00000000-0000-0000-0000-000000000000'
+  for (let isLast = false; !isLast; ) {
+    const jobs = await readReady(db, schema, queue, after)
+    isLast = jobs.length < PAGE
+    after = jobs.at(-1)?.id ?? after
+    for (const job of jobs) {
+      if (index.jobs.has(job.id)) ready.add(job.id)
+      if (job.isNoted || index.jobs.get(job.id)?.lane === job.lane || index.taken.has(job.id)) continue
+      const lane = index.lanes.get(job.lane)
+      if (lane?.bound && !isBefore(job, lane.bound)) continue
+      tell(10, `it is ready in lane ${job.lane} of ${queue}, and Redis does not know it`, job.id)
+    }
   }
   const strange = [...index.jobs.keys()].filter(id => !ready.has(id))
   if (strange.length === 0) return

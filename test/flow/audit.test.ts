@@ -8,6 +8,7 @@ import { createJournal, type Journal, type JournalRun, mostAtOnce, overlaps } fr
 const database = useDatabase()
 const plain = defineTask({ name: 'plain' })
 const limited = defineTask({ name: 'limited', concurrency: 2, concurrencyPerKey: 1 })
+const linked = defineTask<string>({ name: 'linked' })
 let producer: Producer
 let tx: TestClient
 let journal: Journal
@@ -15,7 +16,8 @@ let ids: string[]
 
 /**
  * Healthy jobs in every state, told apart by their payloads. Of `limited` two run, under the keys a and b, and each key has
- * one more that is ready.
+ * one more that is ready. Of `linked`, a group in which `bad` has failed and `doomed` with it, `second` waits for `first` and
+ * `third` for both; and a workflow of three, the first of which has the turn.
  */
 beforeAll(async () => {
   tx = await database.connect()
@@ -23,7 +25,7 @@ beforeAll(async () => {
     rows: async <Row>(text: string, values?: unknown[]) => (await tx.query(text, values)).rows as Row[],
   })
   await journal.install()
-  producer = createProducer({ postgres: database.url, tasks: [plain, limited] })
+  producer = createProducer({ postgres: database.url, tasks: [plain, limited, linked] })
   const worker = await workByHand(database, ['plain', 'limited'])
   const refs = await producer.enqueueMany(plain, ['succeeded', 'running'], { priority: 9 })
   refs.push(
@@ -39,10 +41,22 @@ beforeAll(async () => {
         priority: 10,
       })),
     )
+  const group = producer.group()
+  const bad = group.add(linked, 'bad', { priority: 1 })
+  const doomed = group.add(linked, 'doomed', { after: bad })
+  const first = group.add(linked, 'first')
+  const second = group.add(linked, 'second', { after: first })
+  const third = group.add(linked, 'third', { after: [first, second] })
+  await group.submit()
+  refs.push(bad, doomed, first, second, third)
+  for (const n of [1, 2, 3]) refs.push(await producer.enqueue(linked, `turn ${n}`, { workflow: 'in order' }))
   ids = [...refs, cancelled].map(ref => ref.id)
   const claimed = [...(await worker.claim(2)), ...(await worker.claim(2))]
   const done = claimed.find(job => job.payload === 'succeeded')
   if (done) await worker.settle([settling(done)])
+  const linker = await workByHand(database, ['linked'])
+  for (const { id, lease_token: token } of await linker.claim(1))
+    expect(await linker.settleOthers([{ id, token, outcome: 'failed', error: null }])).toEqual([])
   const running = await database.rows(
     "select payload from longshore.jobs where state = 'running' order by score, id",
   )
@@ -61,7 +75,7 @@ const UNGUARDED = `
       select conname, conrelid::regclass from pg_constraint
       where contype = 'c' and conparentid = 0 and connamespace = 'longshore'::regnamespace
         and conrelid::regclass::text in (
-          'longshore.jobs', 'longshore.finished_jobs', 'longshore.limits', 'longshore.slot_groups')
+          'longshore.jobs', 'longshore.finished_jobs', 'longshore.limits', 'longshore.slot_groups', 'longshore.groups')
     loop
       execute format('alter table %s drop constraint %I', v_table, v_name);
     end loop;
@@ -69,6 +83,8 @@ const UNGUARDED = `
 const FINISHED =
   'id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, day, state, attempts, max_attempts, payload'
 const job = (payload: string) => `payload = '"${payload}"'`
+const idOf = (payload: string) => `(select id from longshore.jobs where ${job(payload)})`
+const endedOf = (payload: string) => `(select id from longshore.finished_jobs where ${job(payload)})`
 const keyLimit = (key: string) =>
   `(select id from longshore.limits where task = 'limited' and key = '${key}')`
 
@@ -157,11 +173,88 @@ describe('the audit', () => {
       'no claim would look at it',
       `update longshore.lane_heads set closed_by = ${keyLimit('a')}; update longshore.limits set is_full = false`,
     ],
-    [6, 'there is nothing to wait for', `update longshore.jobs set state = 'waiting' where ${job('ready')}`],
+    [6, 'and waits for 0 things', `update longshore.jobs set state = 'waiting' where ${job('ready')}`],
+    [6, 'waits for 2 things, of which 1 are', `update longshore.jobs set pending = 2 where ${job('second')}`],
+    [6, 'waits for 1 things, of which 2 are', `update longshore.jobs set pending = 1 where ${job('third')}`],
+    [
+      6,
+      'waits for 0 things, of which 1 are',
+      `update longshore.jobs set pending = null where ${job('second')}`,
+    ],
+    [6, 'it is ready and waits for 1', `update longshore.jobs set state = 'ready' where ${job('second')}`],
+    [6, 'of which 0 are open', `delete from longshore.edges where child = ${idOf('second')}`],
+    [6, 'waits for 1 things, of which 0', `update longshore.jobs set has_turn = null where ${job('turn 2')}`],
     [
       7,
-      'depends on nothing',
+      'it is waiting, although job',
+      `insert into longshore.edges (parent, child) values (${endedOf('bad')}, ${idOf('second')})`,
+    ],
+    [
+      7,
+      '(cancel), has ended as failed',
+      `insert into longshore.edges (parent, child, policy) values (${endedOf('bad')}, ${idOf('second')}, 'cancel')`,
+    ],
+    [
+      7,
+      'it is succeeded, although job',
+      `update longshore.finished_jobs set state = 'succeeded' where ${job('doomed')}`,
+    ],
+    [
+      7,
+      'every job that it was to run after has succeeded',
       `update longshore.finished_jobs set state = 'dependency_failed' where ${job('cancelled')}`,
+    ],
+    [
+      7,
+      'every job that it was to run after has succeeded',
+      `update longshore.finished_jobs set state = 'succeeded' where ${job('bad')}`,
+    ],
+    [
+      7,
+      'every job that it was to run after has succeeded',
+      `update longshore.edges set policy = 'run' where parent = ${endedOf('bad')}`,
+    ],
+    [
+      7,
+      'of group none, and belongs to group',
+      `insert into longshore.edges (parent, child) values (${idOf('ready')}, ${idOf('second')})`,
+    ],
+    [
+      7,
+      'of group none, and belongs to group',
+      `insert into longshore.edges (parent, child, policy) values (${endedOf('succeeded')}, ${idOf('second')}, 'run')`,
+    ],
+    [
+      7,
+      'it waits in a circle',
+      `insert into longshore.edges (parent, child) values (${idOf('third')}, ${idOf('second')})`,
+    ],
+    [
+      7,
+      'has ended as complete, and it is',
+      "update longshore.groups set end_state = 'complete', finished_at = now()",
+    ],
+    [7, 'does not exist', 'delete from longshore.groups'],
+    [9, 'no turn, and is the first', `update longshore.jobs set has_turn = false where ${job('turn 1')}`],
+    [9, 'no turn, and is the first', `delete from longshore.jobs where ${job('turn 1')}`],
+    [
+      9,
+      'it has the turn, and number 0 stands before it',
+      `update longshore.jobs set has_turn = false where ${job('turn 1')};
+       update longshore.jobs set has_turn = true where ${job('turn 2')}`,
+    ],
+    [9, 'does not exist', 'delete from longshore.workflows'],
+    [
+      9,
+      'has no jobs, and nobody has removed it',
+      "insert into longshore.workflows (key) values ('left over')",
+    ],
+    [
+      9,
+      'number 2 started at',
+      `update longshore.finished_jobs set workflow = 99, workflow_seq = 1 where ${job('succeeded')};
+       update longshore.finished_jobs set workflow = 99, workflow_seq = 2, started_at = now() - interval '1 hour'
+       where ${job('bad')}`,
     ],
     [
       8,
@@ -199,6 +292,21 @@ describe('the audit', () => {
     expect(await audit(tx)).toEqual([])
   })
 
+  it('tells the jobs of a circle, not those before and behind it', async () => {
+    await tx.query(
+      `insert into longshore.jobs (id, score, lane, state, max_attempts, payload, group_id, pending)
+       select gen_random_uuid(), score, lane, state, max_attempts, '"behind"', group_id, 1 from longshore.jobs
+       where ${job('third')}`,
+    )
+    await tx.query(
+      `insert into longshore.edges (parent, child) values
+         (${idOf('third')}, ${idOf('behind')}), (${idOf('third')}, ${idOf('second')})`,
+    )
+    const circle = (await audit(tx)).filter(({ problem }) => problem === 'it waits in a circle')
+    const { rows } = await tx.query(`select id from longshore.jobs where ${job('second')} or ${job('third')}`)
+    expect(circle.map(({ jobId }) => jobId).sort()).toEqual(rows.map(row => row.id).sort())
+  })
+
   it('refuses a schema that is not a name', async () => {
     await expect(audit(tx, 'Robert"; drop')).rejects.toThrow('is not a valid name')
   })
@@ -219,7 +327,7 @@ describe('the journal', () => {
       set local session_replication_role = origin; ${give('ready', "state = 'ready'")}`,
     ],
     [2, 'it went from scheduled to running', give('scheduled', `${again}, ${drawn}, attempts = 1`)],
-    [2, 'it went from ready to waiting', give('ready', "state = 'waiting'")],
+    [2, 'it went from ready to waiting', give('ready', "state = 'waiting', pending = 1")],
     [2, 'it left as running without a trace', `delete from longshore.jobs where ${job('running')}`],
     [2, 'it left as ready without a trace', `delete from longshore.jobs where ${job('ready')}`],
     [
@@ -282,10 +390,11 @@ describe('the journal', () => {
       ['limited', 'b', undefined],
       ['plain', '', 'ended'],
       ['plain', '', undefined],
+      ['linked', '', 'ended'],
     ])
     await tx.query(give('running', back))
     const after = await journal.runs()
-    expect(after.map(run => run.wentTo)).toEqual([undefined, undefined, 'ended', 'ready'])
+    expect(after.map(run => run.wentTo)).toEqual([undefined, undefined, 'ended', 'ready', 'ended'])
     for (const run of after) expect(run.endedAt ?? Infinity).toBeGreaterThan(run.startedAt)
   })
 

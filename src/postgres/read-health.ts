@@ -1,0 +1,57 @@
+/** What is no violation and yet worth a word: tables that are not tidied up, transactions that keep them so, nobody at the upkeep. */
+import type { Queryable } from '../job/queryable.ts'
+import { inSchema } from './schema-name.ts'
+
+export interface TableSize {
+  name: string
+  /** With its indexes. */
+  bytes: number
+  liveRows: number
+  /** Rows that are gone, and whose room nobody has freed. By Postgres's own estimate, some moments old. */
+  deadRows: number
+}
+
+const OPEN_MINUTES = 10
+
+/** The tables of the schema, the largest first. */
+export async function readTables(db: Queryable, schema: string): Promise<TableSize[]> {
+  const { rows } = await db.query(
+    `select relname as name, pg_total_relation_size(relid)::float8 as bytes, n_live_tup::float8 as "liveRows",
+       n_dead_tup::float8 as "deadRows"
+     from pg_stat_all_tables where schemaname = $1 order by 2 desc, 1`,
+    [schema],
+  )
+  return rows as unknown as TableSize[]
+}
+
+/** A sentence for each thing that somebody should look at. */
+export async function readConcerns(
+  db: Queryable,
+  schema: string,
+  options: { graceMs: number; mostDeadRows: number; tables: readonly TableSize[] },
+): Promise<string[]> {
+  const dead = options.tables
+    .filter(({ deadRows, liveRows }) => deadRows > options.mostDeadRows && deadRows > 2 * liveRows)
+    .map(
+      ({ name, deadRows, liveRows, bytes }) =>
+        `table ${name} has ${deadRows} dead rows for ${liveRows} live ones (${Math.ceil(bytes / 2 ** 20)} MB): ` +
+        'autovacuum does not keep up; let it run more often, and look for transactions that are open for long',
+    )
+  const { rows } = await db.query(
+    inSchema(
+      schema,
+      `select format('nobody does the upkeep (due jobs, rescue, groups, history) since %s: start a worker or longshore relay',
+         case when isfinite(l.expires_at) then l.expires_at::text else 'the installation' end) as concern
+       from longshore.leader l
+       where l.expires_at < clock_timestamp() - $1::int * interval '1 millisecond' and exists (select from longshore.jobs)
+       union all
+       select format('connection %s (%s) has had a transaction open since %s: what is deleted meanwhile takes room until it ends',
+         a.pid, coalesce(nullif(a.application_name, ''), 'no name'), a.xact_start)
+       from pg_stat_activity a
+       where a.datname = current_database() and a.backend_type = 'client backend'
+         and a.xact_start < clock_timestamp() - $2::int * interval '1 minute'`,
+    ),
+    [options.graceMs, OPEN_MINUTES],
+  )
+  return [...dead, ...rows.map(row => String(row['concern']))]
+}

@@ -1,0 +1,163 @@
+/**
+ * The verb *doctor*: audits every invariant on a live system, over both stores, without stopping anybody; and repairs, where
+ * that is asked for, what is safe to repair.
+ */
+import { LongshoreError } from '../job/errors.ts'
+import type { Violation } from '../postgres/audit.ts'
+import type { Pool } from '../postgres/connect.ts'
+import { type ExamineOptions, examine } from '../postgres/examine.ts'
+import { type DeploymentOptions, withPool } from '../postgres/once.ts'
+import type { RepairKind } from '../postgres/questions.ts'
+import { readConcerns, readTables, type TableSize } from '../postgres/read-health.ts'
+import { repair } from '../postgres/repair.ts'
+import { inSchema } from '../postgres/schema-name.ts'
+import type { RedisConfig } from '../redis/redis-config.ts'
+import { auditDispatch } from './audit-dispatch.ts'
+
+export interface DoctorOptions extends DeploymentOptions {
+  /** Where Redis is, if jobs go through it: then what it holds is audited as well. */
+  redis?: RedisConfig
+  /** Repair what is safe to repair. Default false: nothing is changed. */
+  repair?: boolean
+  /** How late rescue, relay, due jobs and the end of groups may be, in milliseconds. Default 10 seconds. */
+  graceMs?: number
+  /** Rows that are looked at in one statement. Default 2000. */
+  pageSize?: number
+  /** Milliseconds of rest after each page. Default 10. */
+  pauseMs?: number
+  /** How often something must be seen, a quarter of a second apart, before it is told. Default 3. */
+  looks?: number
+  /** So many dead rows of a table are worth a warning if they are more than twice the live ones. Default a million. */
+  mostDeadRows?: number
+  /** Told as it goes on: what is being looked at, and how many rows of it have been. */
+  onProgress?: (progress: { what: string; rows: number }) => void
+}
+
+export interface DoctorFinding extends Violation {
+  /** What was done about it, or what there is to do. */
+  remedy: string
+}
+
+export interface DoctorReport {
+  /** Nothing is wrong, or all of it has been repaired. */
+  isHealthy: boolean
+  /** What is wrong and was not repaired, at most 1000 findings. */
+  violations: DoctorFinding[]
+  /** How many there are. */
+  violationCount: number
+  /** What was repaired, at most 1000 findings. */
+  repaired: DoctorFinding[]
+  repairedCount: number
+  /** What breaks no promise, and should be looked at. */
+  warnings: string[]
+  /** How many rows were looked at. */
+  looked: Record<string, number>
+  /** The tables of the installation, the largest first. */
+  tables: TableSize[]
+}
+
+const DEFAULTS = { graceMs: 10_000, pageSize: 2000, pauseMs: 10, looks: 3, mostDeadRows: 1_000_000 }
+const MOST_TOLD = 1000
+/** What one repair frees may show the next damage. */
+const MOST_ROUNDS = 4
+const WITH_REPAIR = 'run longshore doctor --repair'
+const REBUILD =
+  'a relay that leads builds the queue anew when its root key in Redis is gone: delete that key, or empty this Redis'
+
+/** Look at everything; see `DoctorReport`. */
+export async function doctor(options: DoctorOptions): Promise<DoctorReport> {
+  const settings = { ...DEFAULTS, ...withoutUndefined(options) }
+  for (const name of Object.keys(DEFAULTS) as (keyof typeof DEFAULTS)[]) {
+    const least = name === 'pageSize' || name === 'looks' ? 1 : 0
+    if (!Number.isInteger(settings[name]) || settings[name] < least || settings[name] > 2 ** 31 - 1)
+      throw new LongshoreError(
+        'CONFIG_INVALID',
+        `${name} must be a whole number from ${least} on; got ${settings[name]}`,
+      )
+  }
+  return withPool(settings, async (pool, schema) => {
+    const repaired: DoctorFinding[] = []
+    let round = await lookOnce(pool, schema, settings, settings.repair === true)
+    const first = round
+    for (let n = 1; round.repaired.length > 0; n++) {
+      repaired.push(...round.repaired)
+      round = await lookOnce(pool, schema, settings, n < MOST_ROUNDS)
+    }
+    const tables = await readTables(pool, schema)
+    const concerns = await readConcerns(pool, schema, { ...settings, tables })
+    return {
+      isHealthy: round.left.length === 0,
+      violations: round.left.slice(0, MOST_TOLD),
+      violationCount: round.left.length,
+      repaired: repaired.slice(0, MOST_TOLD),
+      repairedCount: repaired.length,
+      warnings: [...round.warnings, ...concerns],
+      looked: first.looked,
+      tables,
+    }
+  })
+}
+
+type Settings = typeof DEFAULTS & DoctorOptions
+
+interface Round {
+  left: DoctorFinding[]
+  repaired: DoctorFinding[]
+  warnings: string[]
+  looked: Record<string, number>
+}
+
+async function lookOnce(pool: Pool, schema: string, settings: Settings, isToRepair: boolean): Promise<Round> {
+  const round: Round = { left: [], repaired: [], warnings: [], looked: {} }
+  // Several findings may be about one thing.
+  const done = new Map<string, ReturnType<typeof repair>>()
+
+  const treat = async (violation: Violation, kind: RepairKind | 'redis', subject: string) => {
+    if (!isToRepair) {
+      round.left.push({ ...violation, remedy: WITH_REPAIR })
+      return
+    }
+    const key = `${kind} ${subject}`
+    const treatment = done.get(key) ?? repair(pool, schema, kind, subject)
+    done.set(key, treatment)
+    const { isDone, said } = await treatment
+    if (isDone) round.repaired.push({ ...violation, remedy: said })
+    else round.left.push({ ...violation, remedy: said })
+  }
+
+  const examining: ExamineOptions = {
+    graceMs: settings.graceMs,
+    pageSize: settings.pageSize,
+    pauseMs: settings.pauseMs,
+    looks: settings.looks,
+    onPage(what, rows) {
+      round.looked[what] = (round.looked[what] ?? 0) + rows
+      settings.onProgress?.({ what, rows: round.looked[what] })
+    },
+    async onFinding({ subject, ...violation }, question) {
+      if (question.repair) await treat(violation, question.repair, subject)
+      else round.left.push({ ...violation, remedy: question.advice ?? '' })
+    },
+    onUnanswered({ invariant }, why) {
+      round.warnings.push(`invariant ${invariant} is not wholly known: ${why}`)
+    },
+  }
+  await examine(pool, schema, examining)
+
+  const { rows } = await pool.query(inSchema(schema, 'select dispatch from longshore.settings'))
+  if (rows[0]?.['dispatch'] !== 'redis') return round
+  if (settings.redis === undefined) {
+    round.warnings.push('jobs go through Redis, which was not looked at: pass --redis-url, or `redis`')
+    return round
+  }
+  settings.onProgress?.({ what: 'Redis', rows: 0 })
+  for (const violation of await auditDispatch(pool, { redis: settings.redis, schema })) {
+    if (violation.jobId && violation.invariant !== 12) await treat(violation, 'redis', violation.jobId)
+    else round.left.push({ ...violation, remedy: REBUILD })
+  }
+  return round
+}
+
+function withoutUndefined<T extends object>(options: T): T {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T
+}
