@@ -6,6 +6,8 @@ returns table (id uuid, answer text, lane int, slot smallint, key_slot smallint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- The history was perhaps empty when it was last looked at.
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare

@@ -4,7 +4,9 @@ create function longshore.sweep_groups(p_after uuid, p_limit int) returns uuid
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- Only a page of them, whatever the statistics say.
 set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 declare
   v_page uuid[];

@@ -26,7 +26,11 @@ export async function readParents(
       schema,
       `select f.id, l.task, f.state, f.result, f.error
        from longshore.edges e
-       join longshore.finished_jobs f on f.id = e.parent
+       -- One by one: a planner that takes the history for small would read all of it.
+       cross join lateral (
+         select f.id, f.state, f.result, f.error, f.lane from longshore.finished_jobs f
+         where f.id = e.parent order by f.day desc limit 1
+       ) f
        join longshore.lanes l on l.id = f.lane
        where e.child = $1 and e.parent > $2 and ($3::text is null or l.task = $3)
        order by e.parent limit $4`,
