@@ -18,6 +18,7 @@ const BOTH_PATHS = [
   'run-alone',
   'schedule',
   'stop',
+  'workflows',
 ].map(name => `test/flow/${name}.test.ts`)
 
 export default defineConfig({

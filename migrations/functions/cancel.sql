@@ -36,7 +36,9 @@ begin
       if v_job.group_id is not null or v_job.workflow is not null then
         perform longshore.need_read_committed('cancel a job that others may wait for');
         v_linked := v_linked || v_job.id;
-        v_workflows := v_workflows || array_remove(array[v_job.workflow], null);
+        if v_job.has_turn then
+          v_workflows := v_workflows || v_job.workflow;
+        end if;
       end if;
       if v_job.state = 'ready' then
         v_gone := v_gone || v_job.id;

@@ -44,7 +44,7 @@ begin
     on conflict do nothing
   )
   select array_agg(g.id), array_agg(g.id) filter (where g.state = 'ready'),
-    coalesce(array_agg(g.workflow) filter (where g.workflow is not null), '{}')
+    coalesce(array_agg(g.workflow) filter (where g.has_turn), '{}')
   into v_ended, v_ready, v_workflows from gone g;
   if v_ended is null and v_workers is null then
     -- Its last job has ended, and nobody has written that down yet.

@@ -11,6 +11,7 @@ set enable_seqscan = off
 as $$
 declare
   v_dependents uuid[];
+  v_next uuid;
 begin
   -- Somebody adds a job that runs after this one.
   perform from longshore.jobs j where j.id = p_job.id for update skip locked;
@@ -30,6 +31,12 @@ begin
   if p_job.workflow is not null then
     perform from longshore.workflows w where w.id = p_job.workflow for update skip locked;
     if not found and exists (select from longshore.workflows w where w.id = p_job.workflow) then
+      return null;
+    end if;
+    select j.id into v_next from longshore.jobs j
+    where j.workflow = p_job.workflow and j.workflow_seq > p_job.workflow_seq order by j.workflow_seq limit 1;
+    perform from longshore.jobs j where j.id = v_next for no key update skip locked;
+    if v_next is not null and not found then
       return null;
     end if;
   end if;

@@ -22,6 +22,11 @@ declare
   v_free boolean[];
   v_lane record;
 begin
+  if p_checked then
+    -- Before the workflows, as settle does: whoever ends one of these jobs right now is waited for. Above READ COMMITTED that
+    -- becomes a serialization failure, since the history cannot be read afresh below.
+    perform from longshore.jobs j where j.id = any (p_ids) order by j.id for key share;
+  end if;
   if p_workflows is not null then
     with given as (
       select w.key, count(*) as jobs from unnest(p_workflows) as w(key) where w.key is not null group by w.key order by w.key

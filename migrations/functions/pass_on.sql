@@ -1,5 +1,5 @@
 -- Pass on the end of jobs to those that wait for it. The caller has ended p_ids as p_states in this transaction, in an
--- earlier statement; p_workflows are those they belonged to, p_halted those that a failure stops, by p_halted_by.
+-- earlier statement; p_workflows are those in which they had the turn, p_halted those that a failure stops, by p_halted_by.
 -- Dependents are counted down, or end by the policy of the edge, and theirs with them; the turn of a workflow goes to the
 -- lowest number left. p_doomed, p_doomed_states: waiting jobs that are to end as well. Returns what became ready.
 --
@@ -28,6 +28,7 @@ declare
   v_doomed_states longshore.job_state[];
   v_held uuid[] := '{}';
   v_causes jsonb;
+  v_children uuid[];
   v_next uuid[] := '{}';
   v_heads uuid[];
   v_lane record;
@@ -92,7 +93,8 @@ begin
         from ended e
         on conflict do nothing
       )
-      select v_workflows || coalesce(array_agg(e.workflow) filter (where e.workflow is not null), '{}'),
+      select v_workflows || coalesce(array_agg(e.workflow)
+          filter (where e.has_turn or (e.halts and e.end_state = 'dependency_failed')), '{}'),
         v_halted || coalesce(array_agg(e.workflow) filter (where e.halts and e.end_state = 'dependency_failed'), '{}'),
         v_halted_by || coalesce(array_agg(e.id) filter (where e.halts and e.end_state = 'dependency_failed'), '{}')
       into v_workflows, v_halted, v_halted_by
@@ -103,8 +105,12 @@ begin
     end if;
   end if;
 
+  v_children := array(
+    select distinct e.child from unnest(v_ids) as p(id)
+    cross join lateral (select e.child from longshore.edges e where e.parent = p.id offset 0) e);
   if v_workflows <> '{}' then
-    perform from longshore.workflows w where w.id = any (v_workflows) order by w.id for update;
+    -- In the order in which enqueues lock them.
+    perform from longshore.workflows w where w.id = any (v_workflows) order by w.key for update;
     if v_halted <> '{}' then
       update longshore.workflows w set halted_by = h.job
       from unnest(v_halted, v_halted_by) as h(id, job) where w.id = h.id and w.halted_by is null;
@@ -117,22 +123,21 @@ begin
         select j.id, j.has_turn from longshore.jobs j where j.workflow = w.id order by j.workflow_seq limit 1
       ) n
       where w.id = any (v_workflows) and w.halted_by is null;
-      select coalesce(array_agg(j.id order by j.id), '{}') into v_next
-      from (select j.id from longshore.jobs j where j.id = any (v_heads) order by j.id for no key update) j;
+      -- Together with the dependents: one that is both is held by nobody who waits for another of these.
+      select coalesce(array_agg(j.id order by j.id) filter (where j.id = any (v_heads)), '{}') into v_next
+      from (
+        select j.id from longshore.jobs j where j.id = any (v_heads || v_children) order by j.id for no key update
+      ) j;
       exit when v_heads = v_next;
     end loop;
     -- Deleted, not left: an enqueue that reads an older snapshot must not take the last job for one that still has the turn.
     delete from longshore.workflows w
     where w.id = any (v_workflows) and w.halted_by is null
-      and not exists (select from longshore.jobs j where j.workflow = w.id);
+      and (select j.id from longshore.jobs j where j.workflow = w.id limit 1) is null;
+  else
+    perform from longshore.jobs j where j.id = any (v_children) order by j.id for no key update;
   end if;
 
-  perform from longshore.jobs j
-  where j.id = any (array(
-    select e.child from unnest(v_ids) as p(id)
-    cross join lateral (select e.child from longshore.edges e where e.parent = p.id offset 0) e))
-  order by j.id
-  for no key update;
   for v_lane in
     with steps as (
       select e.child as id, false as is_turn

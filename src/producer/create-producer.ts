@@ -10,6 +10,7 @@ import {
   toChange,
   toShape,
   toWorkflowPlace,
+  type WorkflowPlace,
 } from '../job/enqueue-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { Explanation } from '../job/explanation.ts'
@@ -40,6 +41,7 @@ import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import type { Hints } from '../redis/hints.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
+import { createCallOrder } from '../runtime/call-order.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
 import { encodePayload } from './encode-payload.ts'
@@ -143,12 +145,14 @@ const KNOWN = Object.keys({
   logger: true,
 } satisfies Record<keyof ProducerOptions, true>)
 const NO_OPTIONS: EnqueueOptions = Object.freeze({})
-const NO_PLACE = Object.freeze({})
+const NO_PLACE: WorkflowPlace = Object.freeze({})
 
 /** Jobs in one insert: more does not make it faster (measured from 200 to 1,000: alike). */
 const CHUNK = 1000
 /** Batches of single enqueues under way at once. */
 const BATCHES = 2
+/** Of jobs of workflows: as many workflows may be held by somebody's open transaction before all others wait too. */
+const WORKFLOW_BATCHES = 4
 const MOST_KNOWN_LANES = 10_000
 const MOST_CONNECTIONS = 1000
 const MOST_PAYLOAD_BYTES = 4 * 1024 * 1024
@@ -181,9 +185,15 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       )
   }
   const hinting = { isPossible: (jobs: number) => hints?.isPossible(jobs) ?? false, give: hint }
-  const batch = createEnqueueBatch(pool, schema, BATCHES, hinting)
-  /** Jobs of workflows: one batch after another, so that they are numbered in the order of the calls. */
-  const orderedBatch = createEnqueueBatch(pool, schema, 1, hinting)
+  const batch = createEnqueueBatch(pool, schema, { inFlight: BATCHES }, hinting)
+  /** Jobs of workflows travel apart: they may have to wait for whoever holds theirs. */
+  const workflowBatch = createEnqueueBatch(
+    pool,
+    schema,
+    { inFlight: WORKFLOW_BATCHES, isByWorkflow: true },
+    hinting,
+  )
+  const inCallOrder = createCallOrder()
   const waiter = createWaiter({ postgres, pool, schema, logger })
 
   // Checked once, at the first use; a failure is not remembered, so that a later migrate heals it.
@@ -217,14 +227,18 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return made
   }
 
-  /** A chosen id may be known already. Within a caller's transaction nothing is retried: it has aborted. */
-  const insert = async (shape: Shape, jobs: NewJob[], isChecked: boolean, tx: Queryable | undefined) => {
+  const prepare = async (shape: Shape, tx: Queryable | undefined) => {
+    await whenReady()
     if (tx) checkTransaction(tx)
     await knowLane(shape)
+  }
+
+  /** A chosen id may be known already. Within a caller's transaction nothing is retried: it has aborted. */
+  const insert = (jobs: NewJob[], isChecked: boolean, tx: Queryable | undefined) => {
     if (tx) return insertChunks(tx, jobs, isChecked)
     const [job] = jobs
     if (job && jobs.length === 1)
-      return (job.workflow === undefined ? batch : orderedBatch).add(job, isChecked)
+      return (job.workflow === undefined ? batch : workflowBatch).add(job, isChecked)
     return withRetry(
       async tries =>
         jobs.length <= CHUNK
@@ -243,7 +257,6 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     const { queue, task, tag, constraintTag, concurrencyKey = '' } = shape
     const lane = `${queue}\n${task}\n${tag}\n${constraintTag}\n${concurrencyKey}`
     const known = knownLanes.get(lane)
-    // Calls that wait for the same lane go on in the order in which they were made: jobs of a workflow rely on it.
     if (known) return known
     if (knownLanes.size >= MOST_KNOWN_LANES) knownLanes.clear()
     const made = withRetry(() => makeLane(pool, schema, shape), { ...PAUSES, isTransient: isTransientError })
@@ -300,14 +313,18 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const { shape, text: common } = shapeOf(task as Task, given)
       const place = given === NO_OPTIONS ? NO_PLACE : toWorkflowPlace(given)
       const id = given.id === undefined ? newJobId() : toJobId(given.id)
-      const text = await encodePayload(task as Task, payload, maxPayloadBytes)
-      await whenReady()
-      const made = await insert(
-        shape,
-        [{ id, queue: shape.queue, shape: common, payload: text, ...place }],
-        given.id !== undefined,
-        given.tx,
-      )
+      const send = (payload: string) => {
+        const job = { id, queue: shape.queue, shape: common, payload, ...place }
+        return insert([job], given.id !== undefined, given.tx)
+      }
+      const encode = async () => {
+        const text = await encodePayload(task as Task, payload, maxPayloadBytes)
+        await prepare(shape, given.tx)
+        return text
+      }
+      const made = await (place.workflow === undefined
+        ? send(await encode())
+        : inCallOrder(place.workflow, encode(), send))
       return { id, task: task.name, isNew: made === undefined || made.has(id) || given.id === undefined }
     },
 
@@ -332,8 +349,11 @@ export function createProducer(options: ProducerOptions = {}): Producer {
           ...place,
         })
       }
-      await whenReady()
-      if (jobs.length > 0) await insert(shape, jobs, false, given.tx)
+      if (jobs.length === 0) await whenReady()
+      else {
+        await prepare(shape, given.tx)
+        await insert(jobs, false, given.tx)
+      }
       return jobs.map(job => ({ id: job.id, task: task.name, isNew: true }))
     },
 
@@ -430,7 +450,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     async close() {
       isClosed = true
       await batch.idle()
-      await orderedBatch.idle()
+      await workflowBatch.idle()
       await waiter.close()
       hints?.close()
       await pool.end()

@@ -25,11 +25,20 @@ interface Entry {
 const MAX_ITEMS = 500
 const RETRY = { firstMs: 50, maxMs: 1000, maxTries: 8, isTransient: isTransientError }
 
-/** `inFlight`: how many batches are under way at once. With one, jobs are committed in the order in which they were added. */
+export interface BatchOptions {
+  /** How many batches are under way at once. */
+  inFlight: number
+  /**
+   * Jobs of one workflow are in one batch at a time, so they are numbered in the order in which they were added. Whoever holds
+   * a workflow holds up the jobs that were sent along with its, and no others.
+   */
+  isByWorkflow?: boolean
+}
+
 export function createEnqueueBatch(
   pool: Pool,
   schema: string,
-  inFlight: number,
+  { inFlight, isByWorkflow = false }: BatchOptions,
   hint: { isPossible(jobs: number): boolean; give(jobs: MadeReady[]): void },
 ): EnqueueBatch {
   const insert = (entries: Entry[], isChecked: boolean) => {
@@ -63,12 +72,14 @@ export function createEnqueueBatch(
     }
   }
 
-  // The checked insert costs more, so the few that need it travel apart.
+  // The checked insert costs more, so the few that need it travel apart; but jobs of workflows keep their order.
   const batch = naturalBatch<Entry>({
     inFlight,
     maxItems: MAX_ITEMS,
+    ...(isByWorkflow ? { keyOf: (entry: Entry) => entry.job.workflow } : {}),
     send: async entries => {
       const checked = entries.filter(entry => entry.isChecked)
+      if (isByWorkflow) return sendAlike(entries, checked.length > 0)
       const fresh = checked.length === 0 ? entries : entries.filter(entry => !entry.isChecked)
       await sendAlike(fresh, false)
       await sendAlike(checked, true)

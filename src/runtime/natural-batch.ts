@@ -13,6 +13,8 @@ export function naturalBatch<T>(options: {
   inFlight: number
   /** Items in one call. */
   maxItems: number
+  /** Items with the same key are in one call at a time, so they are handed on in order. Without one, in any. */
+  keyOf?: (item: T) => string | undefined
   /** Hands a batch on. Must not reject: it answers its items itself. */
   send: (items: T[]) => Promise<void>
 }): NaturalBatch<T> {
@@ -21,13 +23,37 @@ export function naturalBatch<T>(options: {
   let isScheduled = false
   let onIdle: (() => void)[] = []
 
+  const busyKeys = new Set<string>()
+
+  const takeFree = (keyOf: (item: T) => string | undefined) => {
+    const items: T[] = []
+    const rest: T[] = []
+    const keys = new Set<string>()
+    for (const item of waiting) {
+      const key = keyOf(item)
+      const isFree = items.length < options.maxItems && (key === undefined || !busyKeys.has(key))
+      if (isFree && key !== undefined) keys.add(key)
+      ;(isFree ? items : rest).push(item)
+    }
+    waiting = rest
+    for (const key of keys) busyKeys.add(key)
+    return { items, keys }
+  }
+
+  const takeAny = () => {
+    const items = waiting.length <= options.maxItems ? waiting : waiting.slice(0, options.maxItems)
+    waiting = items === waiting ? [] : waiting.slice(options.maxItems)
+    return { items, keys: undefined }
+  }
+
   const pump = () => {
     while (busy < options.inFlight && waiting.length > 0) {
-      const items = waiting.length <= options.maxItems ? waiting : waiting.slice(0, options.maxItems)
-      waiting = items === waiting ? [] : waiting.slice(options.maxItems)
+      const { items, keys } = options.keyOf ? takeFree(options.keyOf) : takeAny()
+      if (items.length === 0) break
       busy++
       options.send(items).finally(() => {
         busy--
+        for (const key of keys ?? []) busyKeys.delete(key)
         pump()
       })
     }

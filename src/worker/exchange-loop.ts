@@ -169,9 +169,8 @@ export function createExchangeLoop(options: {
     if (busy.length === 0 || busyTimer || isClosed) return
     busyTimer = setTimeout(
       async () => {
-        const sent = busy
-        busy = []
-        const before = sent.length
+        const before = busy.length
+        const sent = busy.splice(0, MOST_OUTCOMES)
         try {
           settled(sent, await options.exchange(sent, 0))
         } catch (error) {

@@ -101,25 +101,6 @@ describe('groups', () => {
       'succeeded',
     ])
   })
-
-  it('[W2] a workflow runs in order', async () => {
-    const producer = deployment.producer({ tasks: [step] })
-    const ran: string[] = []
-    for (let n = 0; n < 2; n++)
-      await deployment.worker({
-        handlers: [
-          step.handle(async job => {
-            ran.push(job.payload)
-            return job.payload
-          }),
-        ],
-      })
-    const refs = await Promise.all(
-      Array.from({ length: 20 }, (_, n) => producer.enqueue(step, `${n}`, { workflow: 'w' })),
-    )
-    await Promise.all(refs.map(ref => producer.waitFor(ref)))
-    expect(ran).toEqual(Array.from({ length: 20 }, (_, n) => `${n}`))
-  })
 })
 
 describe('graphs', () => {

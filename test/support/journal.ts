@@ -42,32 +42,34 @@ const INSTALL = `
     lane int not null,
     attempts_was smallint, attempts smallint,
     rescues_was smallint, rescues smallint,
-    is_cancelled boolean not null
+    is_cancelled boolean not null,
+    workflow bigint, workflow_seq bigint
   );
 
   create function journal.note_made() returns trigger language plpgsql as $$
   begin
-    insert into journal.changes (job_id, state, worker_id, token, slot, key_slot, score, lane, attempts, rescues, is_cancelled)
+    insert into journal.changes (job_id, state, worker_id, token, slot, key_slot, score, lane, attempts, rescues, is_cancelled,
+      workflow, workflow_seq)
     select n.id, n.state, n.worker_id, n.lease_token, n.slot, n.key_slot, n.score, n.lane, n.attempts, n.rescues,
-      n.is_cancelled
+      n.is_cancelled, n.workflow, n.workflow_seq
     from new_rows n;
     return null;
   end $$;
   create function journal.note_changed() returns trigger language plpgsql as $$
   begin
     insert into journal.changes (job_id, was, state, worker_was, worker_id, token_was, token, slot, key_slot, score, lane,
-      attempts_was, attempts, rescues_was, rescues, is_cancelled)
+      attempts_was, attempts, rescues_was, rescues, is_cancelled, workflow, workflow_seq)
     select n.id, o.state, n.state, o.worker_id, n.worker_id, o.lease_token, n.lease_token, n.slot, n.key_slot, n.score,
-      n.lane, o.attempts, n.attempts, o.rescues, n.rescues, n.is_cancelled
+      n.lane, o.attempts, n.attempts, o.rescues, n.rescues, n.is_cancelled, n.workflow, n.workflow_seq
     from old_rows o join new_rows n on n.id = o.id order by n.score, n.id;
     return null;
   end $$;
   create function journal.note_gone() returns trigger language plpgsql as $$
   begin
     insert into journal.changes (job_id, was, worker_was, token_was, slot, key_slot, score, lane, attempts_was, rescues_was,
-      is_cancelled)
+      is_cancelled, workflow, workflow_seq)
     select o.id, o.state, o.worker_id, o.lease_token, o.slot, o.key_slot, o.score, o.lane, o.attempts, o.rescues,
-      o.is_cancelled
+      o.is_cancelled, o.workflow, o.workflow_seq
     from old_rows o;
     return null;
   end $$;
@@ -149,6 +151,24 @@ const QUESTIONS: readonly [invariant: number, sql: string][] = [
      select 'it was cancelled while it ran, and ended as ' || f.state, s.job_id
      from steps s join longshore.finished_jobs f on f.id = s.job_id and f.lease_token = s.token_was
      where s.state is null and s.is_cancelled and f.state <> 'cancelled'`,
+  ],
+  [
+    // Numbers are given under a lock that is held until the commit: whoever has a lower one was there before.
+    9,
+    `with starts as (
+       select workflow, workflow_seq, job_id, no,
+         max(workflow_seq) over (partition by workflow order by no rows between unbounded preceding and 1 preceding) as highest
+       from steps where workflow is not null and was = 'ready' and state = 'running'
+     ), lives as (
+       select workflow, workflow_seq, min(no) filter (where was is null) as made, min(no) filter (where state is null) as gone
+       from steps where workflow is not null group by workflow, workflow_seq, job_id
+     )
+     select format('number %s of its workflow started after number %s', workflow_seq, highest) as problem, job_id
+     from starts where highest > workflow_seq
+     union all
+     select format('number %s of its workflow started before number %s had ended', s.workflow_seq, l.workflow_seq), s.job_id
+     from starts s join lives l on l.workflow = s.workflow and l.workflow_seq < s.workflow_seq
+     where l.made < s.no and coalesce(l.gone > s.no, true)`,
   ],
   [
     14,
