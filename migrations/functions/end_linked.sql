@@ -9,36 +9,11 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
 as $$
-declare
-  v_dependents uuid[];
-  v_next uuid;
 begin
-  -- Somebody adds a job that runs after this one.
+  -- Held: somebody adds a job that runs after this one.
   perform from longshore.jobs j where j.id = p_job.id for update skip locked;
-  if not found then
+  if not found or longshore.free_to_end(array[p_job.id]) = '{}' then
     return null;
-  end if;
-  v_dependents := array(
-    select j.id from longshore.edges e
-    cross join lateral (select j.id from longshore.jobs j where j.id = e.child offset 0) j
-    where e.parent = p_job.id);
-  if cardinality(v_dependents) > (
-    select count(*) from (
-      select from longshore.jobs j where j.id = any (v_dependents) for no key update skip locked) free
-  ) then
-    return null;
-  end if;
-  if p_job.workflow is not null then
-    perform from longshore.workflows w where w.id = p_job.workflow for update skip locked;
-    if not found and exists (select from longshore.workflows w where w.id = p_job.workflow) then
-      return null;
-    end if;
-    select j.id into v_next from longshore.jobs j
-    where j.workflow = p_job.workflow and j.workflow_seq > p_job.workflow_seq order by j.workflow_seq limit 1;
-    perform from longshore.jobs j where j.id = v_next for no key update skip locked;
-    if v_next is not null and not found then
-      return null;
-    end if;
   end if;
   perform longshore.finish_job(p_job, p_state, p_result, p_error);
   return longshore.pass_on(
