@@ -1,9 +1,8 @@
 /** `longshore explain`: why a job is not running, where it runs, or how it ended. */
 import type { Command } from 'commander'
-import { LongshoreError } from '../job/errors.ts'
 import { explainJob } from '../postgres/explain-job.ts'
 import { withPool } from '../postgres/once.ts'
-import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl, toId } from './options.ts'
+import { addDatabaseOptions, type DatabaseOptions, jobNotFound, requireDatabaseUrl, toId } from './options.ts'
 
 export function addExplainCommand(program: Command): void {
   const command = program
@@ -17,12 +16,7 @@ export function addExplainCommand(program: Command): void {
     const id = toId('job', text)
     const where = { postgres: requireDatabaseUrl(options), schema: options.schema }
     const explanation = await withPool(where, (pool, schema) => explainJob(pool, schema, id))
-    if (!explanation) {
-      throw new LongshoreError(
-        'JOB_NOT_FOUND',
-        `there is no job ${id} in schema "${options.schema}": its transaction may not have been committed, or its history has been dropped`,
-      )
-    }
+    if (!explanation) throw jobNotFound(id, options.schema)
     const { task, state, reasons } = explanation
     if (options.json) process.stdout.write(`${JSON.stringify(explanation)}\n`)
     else {

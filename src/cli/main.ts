@@ -3,15 +3,18 @@
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
+import { addCancelCommand } from './cancel.ts'
 import { addDevCommand } from './dev.ts'
 import { addDoctorCommand } from './doctor.ts'
 import { addExplainCommand } from './explain.ts'
+import { addGroupsCommand } from './groups.ts'
 import { addMigrateCommand } from './migrate.ts'
 import { addPropertiesCommand } from './properties.ts'
 import { addQueuesCommand } from './queues.ts'
 import { addRelayCommand } from './relay.ts'
 import { addWatchdogCommand } from './watchdog.ts'
 import { addWorkerCommand } from './worker.ts'
+import { addWorkflowsCommand } from './workflows.ts'
 
 const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
   version: string
@@ -24,14 +27,17 @@ const program = new Command('longshore')
   .configureHelp({ sortSubcommands: true })
   .exitOverride()
 
+addCancelCommand(program)
 addExplainCommand(program)
 addDoctorCommand(program)
+addGroupsCommand(program)
 addMigrateCommand(program)
 addPropertiesCommand(program)
 addQueuesCommand(program)
 addRelayCommand(program)
 addWatchdogCommand(program)
 addWorkerCommand(program)
+addWorkflowsCommand(program)
 addDevCommand(program)
 
 try {

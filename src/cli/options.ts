@@ -51,3 +51,15 @@ export function toId(what: 'job' | 'group', text: string): JobId {
     )
   }
 }
+
+export const jobNotFound = (id: string, schema: string): LongshoreError =>
+  new LongshoreError(
+    'JOB_NOT_FOUND',
+    `there is no job ${id} in schema "${schema}": its transaction may not have been committed, or its history has been dropped`,
+  )
+
+export function toLimit(text: string): number {
+  const limit = Number(text)
+  if (Number.isInteger(limit) && limit >= 1 && limit <= 10_000) return limit
+  throw new LongshoreError('CONFIG_INVALID', `--limit must be a whole number from 1 to 10000; got ${text}`)
+}

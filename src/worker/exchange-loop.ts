@@ -58,7 +58,7 @@ export function createExchangeLoop(options: {
 }): ExchangeLoop {
   const { settings, logger } = options
   let outcomes: Outcome[] = []
-  let busy: Outcome[] = [] // somebody held their rows
+  const busy: Outcome[] = [] // somebody held their rows
   let busyTimer: NodeJS.Timeout | undefined
   let busyRounds = 0
   let calls = 0

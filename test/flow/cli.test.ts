@@ -36,6 +36,7 @@ describe('longshore', () => {
     expect(help.code).toBe(0)
     for (const command of ['migrate', 'properties', 'queues', 'relay', 'watchdog', 'worker', 'dev'])
       expect(help.stdout).toContain(command)
+    for (const command of ['cancel', 'explain', 'groups', 'workflows']) expect(help.stdout).toContain(command)
     expect((await run(['--version'])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
   })
 

@@ -278,6 +278,32 @@ describe('explain', () => {
     expect(reasons[0]?.sentence).toContain('since attempt 1 of 3 failed (the paper ran out)')
   })
 
+  it('[S16] tells that it is overdue because nobody does the upkeep', async () => {
+    const producer = deployment.producer({ tasks: [step] })
+    const job = await producer.enqueue(step, 'a', { delay: '100ms' })
+    // Whoever did the upkeep in an earlier test may hold the lease for a moment longer.
+    await eventually('it is overdue, and nobody sees to it', async () => {
+      const { reasons } = await explained(producer, job)
+      return reasons[0]?.sentence.includes('nobody does the upkeep that makes it ready') === true
+    })
+    expect(await explained(producer, job)).toMatchObject({
+      state: 'scheduled',
+      reasons: [{ kind: 'due' }, {}],
+    })
+  })
+
+  it('[S16] tells that a counter is wrong, and what repairs it', async () => {
+    deployment.skipAudit('nothing but damage makes a job wait for nothing')
+    const producer = deployment.producer({ tasks: [step] })
+    const job = await producer.enqueue(step, 'a')
+    await database.rows("update longshore.jobs set state = 'waiting', pending = 2 where id = $1", [job.id])
+    expect((await explained(producer, job)).reasons[0]).toMatchObject({
+      kind: 'miscounted',
+      pending: 2,
+      sentence: expect.stringContaining('longshore doctor --repair'),
+    })
+  })
+
   it('[S16] tells where it runs and since when', async () => {
     const producer = deployment.producer({ tasks: [step] })
     const { id: workerId, done } = await holdingWorker()
