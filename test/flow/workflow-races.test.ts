@@ -221,6 +221,31 @@ describe('the end of the head and a cancel of the next at once', () => {
     expect(await next()).toBe('b')
   })
 
+  it('[W2] [S14] looks whether the next is free before it waits: many heads do not wait one after another', async () => {
+    deployment.skipAudit('a guard is taken away')
+    const { producer, refs, head } = await running(['a', 'b'])
+    const [tx, ends] = [await database.connect(), await database.connect()]
+    await tx.query('begin')
+    expect(await producer.change(refs[1]?.id ?? '', { priority: 5, tx })).toBe('changed')
+    const end = () =>
+      ends.query(
+        "select longshore.end_linked(j, 'succeeded') as ready from longshore.jobs j where j.id = $1",
+        [head.id],
+      )
+    expect((await end()).rows).toEqual([{ ready: null }])
+    const guard: Weakness = {
+      name: 'end_linked',
+      remove: 'v_next is not null and not found',
+      replacement: 'false',
+    }
+    await weakened(database, [guard], async () => {
+      const ended = end()
+      await waitsForLock(database, ends)
+      await tx.query('commit')
+      expect((await ended).rows).toEqual([{ ready: [refs[1]?.id] }])
+    })
+  })
+
   const settleFirst = async () => {
     const { refs, hand, head, next } = await running(['a', 'b', 'c'])
     const [cancels, settles] = [await database.connect(), await database.connect()]
