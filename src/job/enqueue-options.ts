@@ -22,9 +22,17 @@ export interface JobOptions {
   concurrencyKey?: string
   /** What a worker must have to run it, by declared property key: `{ gpu: 'a100' }`. Default: nothing. */
   constraints?: Readonly<Record<string, string>>
-  /** Jobs with the same key run one after another, over all workers, in the order in which they were enqueued. */
+  /**
+   * Jobs with the same key run one after another, over all workers, in the order in which they were enqueued: calls of one
+   * producer's `enqueue` in their order, also when nobody waits for them; transactions in the order in which they first enqueued
+   * into the workflow. Until such a transaction ends, others that enqueue into it wait, and so does the end of its job that runs:
+   * keep them short.
+   */
   workflow?: string
-  /** What a final failure of this job means for its workflow: the next job runs (default), or none until it is resumed. */
+  /**
+   * What a final failure of this job means for its workflow: the next job runs (default), or none until it is resumed. So does a
+   * failure of what it was to run after, at once; a cancel never halts.
+   */
   onWorkflowFailure?: 'continue' | 'halt'
 }
 

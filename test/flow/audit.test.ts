@@ -407,3 +407,52 @@ describe('the journal', () => {
     expect(overlaps(run(1), run(2, 3))).toBe(true)
   })
 })
+
+describe('workflows', () => {
+  beforeEach(async () => {
+    await producer.enqueueMany(plain, ['first', 'second'], { workflow: 'w', tx })
+    await tx.query(`${UNGUARDED}; drop index longshore.jobs_one_turn`)
+  })
+  const run = (payload: string) =>
+    `update longshore.jobs set state = 'running', worker_id = 1, started_at = clock_timestamp(), pending = null,
+       attempts = attempts + 1, lease_token = nextval('longshore.lease_tokens') where ${job(payload)};`
+  const ready = (payload: string) => `update longshore.jobs set state = 'ready' where ${job(payload)};`
+  const ended = (payload: string) =>
+    `select longshore.finish_job(j, 'succeeded') from longshore.jobs j where ${job(payload)};`
+
+  it('are in order', async () => {
+    expect(await audit(tx)).toEqual([])
+    await tx.query(run('first') + ended('first'))
+    await tx.query(`update longshore.jobs set has_turn = true where ${job('second')}; ${ready('second')}`)
+    await tx.query(run('second'))
+    expect(await journal.auditJournal()).toEqual([])
+  })
+
+  it.each<[string, string]>([
+    ['no turn, and is the first', 'update longshore.jobs set has_turn = false where has_turn'],
+    [
+      'number 0 stands before it',
+      'update longshore.jobs set has_turn = not has_turn where workflow is not null',
+    ],
+    ['does not exist', 'delete from longshore.workflows'],
+    ['nobody has removed it', "insert into longshore.workflows (key) values ('v')"],
+    [
+      'before number 0 ended at',
+      `${run('second')} ${run('first')} ${ended('first')}
+       update longshore.finished_jobs set finished_at = clock_timestamp() where ${job('first')}`,
+    ],
+  ])('[9] the audit says “%s”', async (problem, damage) => {
+    await tx.query(damage)
+    expect(await audit(tx)).toContainEqual(
+      expect.objectContaining({ invariant: 9, problem: expect.stringContaining(problem) }),
+    )
+  })
+
+  it.each<[string, string]>([
+    ['number 1 of its workflow started before number 0 had ended', ready('second') + run('second')],
+    ['number 0 of its workflow started after number 1', ready('second') + run('second') + run('first')],
+  ])('[9] the journal says “%s”', async (problem, damage) => {
+    await tx.query(damage)
+    expect(await journal.auditJournal()).toContainEqual(expect.objectContaining({ invariant: 9, problem }))
+  })
+})

@@ -131,6 +131,36 @@ describe('a workflow', () => {
     expect(ran).toEqual(['0', '0', '1', '2'])
   })
 
+  it('[W2] [X1] whose head ends while an open transaction has enqueued into it holds up no other job', async () => {
+    const producer = deployment.producer({ tasks: [step] })
+    const begun = gate()
+    const mayEnd = gate()
+    await deployment.worker({
+      handlers: [
+        step.handle(async job => {
+          begun.open()
+          if (job.payload !== 'later') await mayEnd.opened
+          return job.payload
+        }),
+      ],
+    })
+    const head = await producer.enqueue(step, 'head', { workflow: 'w' })
+    const plain = await producer.enqueueMany(step, numbers(5))
+    await begun.opened
+    const tx = await database.connect()
+    await tx.query('begin')
+    const next = await producer.enqueue(step, 'next', { workflow: 'w', tx })
+    mayEnd.open()
+    for (const ref of plain) expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded' })
+    expect(await producer.waitFor(await producer.enqueue(step, 'later'))).toMatchObject({
+      state: 'succeeded',
+    })
+    expect(await producer.get(head)).toMatchObject({ state: 'running' })
+    await tx.query('commit')
+    for (const ref of [head, next])
+      expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded', attempts: 1 })
+  })
+
   it('[W2] 300 of them keep their order at full speed on 2 workers', async () => {
     const producer = deployment.producer({ tasks: [step] })
     const ran = new Map<string, string[]>()

@@ -57,3 +57,42 @@ describe('batching by nature', () => {
     await idle
   })
 })
+
+describe('batching by key', () => {
+  it('has items of one key in one call at a time, in order, and lets others go on', async () => {
+    const sent: string[][] = []
+    const gates: Gate[] = []
+    const batch = naturalBatch<string>({
+      inFlight: 2,
+      maxItems: 3,
+      keyOf: item => item[0],
+      send: items => {
+        sent.push(items)
+        const hold = gate()
+        gates.push(hold)
+        return hold.opened
+      },
+    })
+    const turn = () => new Promise(resolve => setImmediate(resolve))
+    for (const item of ['a1', 'a2', 'b1', 'a3', 'c1']) batch.add(item)
+    await turn()
+    // As many as fit; of the rest only what nobody is sending.
+    expect(sent).toEqual([['a1', 'a2', 'b1'], ['c1']])
+    gates[1]?.open()
+    for (const item of ['b2', 'd1', 'c2']) batch.add(item)
+    await turn()
+    expect(sent[2]).toEqual(['d1', 'c2'])
+    let isIdle = false
+    const idle = batch.idle().then(() => {
+      isIdle = true
+    })
+    gates[2]?.open()
+    await turn()
+    expect([sent.length, isIdle]).toEqual([3, false])
+    gates[0]?.open()
+    await turn()
+    expect(sent[3]).toEqual(['a3', 'b2'])
+    gates[3]?.open()
+    await idle
+  })
+})
