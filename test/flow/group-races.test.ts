@@ -907,3 +907,62 @@ describe('a cancelled job', () => {
     expect(await endOf(group.id)).toMatchObject({ end_state: null })
   })
 })
+
+describe('events that are told twice', () => {
+  const GRAPH = {
+    good: [],
+    bad: [],
+    lost: [],
+    cancelled: [],
+    both: ['good', ['bad', 'run']],
+    doomed: ['bad'],
+    below: ['doomed', 'good'],
+    stopped: [['lost', 'cancel']],
+    report: [
+      ['below', 'run'],
+      ['stopped', 'run'],
+      ['cancelled', 'run'],
+    ],
+  } as const
+
+  /** Every event of a group's life, each of them so many times. */
+  const live = async (times: number) => {
+    const run = await running<keyof typeof GRAPH>(GRAPH)
+    const { worker, group, jobs, producer } = run
+    const again = async (event: () => Promise<unknown>) => {
+      for (let time = 0; time < times; time++) await event()
+    }
+    await again(() => run.settle(['good']))
+    await again(() => run.fail(['bad']))
+    await again(() => producer.cancel(jobs.cancelled))
+    await again(() => run.settle(['cancelled']))
+    await database.rows(
+      "update longshore.workers set expires_at = now() - interval '1 second' where id = $1",
+      [worker.id],
+    )
+    await again(() => database.rows('select longshore.rescue(3600000, 1000)'))
+    const next = await workByHand(database, ['step'])
+    for (let claims = await next.claim(10); claims.length > 0; claims = await next.claim(10))
+      await again(() => next.settle(claims.map(settling)))
+    await again(() => close(group.id))
+    await again(() => producer.cancelGroup(group))
+    return { states: await run.states(), end: await endOf(group.id) }
+  }
+
+  it('[S1] change nothing the second time', async () => {
+    const once = await live(1)
+    expect(once.states).toEqual({
+      good: 'succeeded',
+      bad: 'failed',
+      lost: 'failed',
+      cancelled: 'cancelled',
+      both: 'succeeded',
+      doomed: 'dependency_failed',
+      below: 'dependency_failed',
+      stopped: 'cancelled',
+      report: 'succeeded',
+    })
+    expect(once.end).toMatchObject({ end_state: 'failed', succeeded: 3, failed: 2, cancelled: 2 })
+    expect(await live(2)).toEqual(once)
+  })
+})

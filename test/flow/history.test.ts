@@ -101,4 +101,65 @@ describe('the history', () => {
       async () => (await database.rows('select from longshore.awaited')).length === 0,
     )
   })
+
+  it('[S5] forgets the edges and groups of what it drops, and keeps the counts of groups that go on', async () => {
+    deployment.skipAudit('the history of its jobs is dropped')
+    await database.rows(`
+      create table longshore.finished_jobs_20200101 (like longshore.finished_jobs including all);
+      alter table longshore.finished_jobs attach partition longshore.finished_jobs_20200101
+        for values from ('2020-01-01') to ('2020-01-02')`)
+    const producer = deployment.producer()
+    const worker = await workByHand(database, ['past'])
+    const submit = async (names: string[]) => {
+      const group = producer.group()
+      const jobs = names.map(name => group.add(task, name))
+      const last = group.add(task, 'last', { after: jobs })
+      await group.submit()
+      return { group, jobs, last }
+    }
+    const settle = async (count: number) => {
+      for (let n = 0; n < count; n++) await worker.settle((await worker.claim(1)).map(settling))
+    }
+    /** As if that had been years ago, on a day with a partition of its own or not. */
+    const age = (id: string, day: string) =>
+      database.rows(
+        'update longshore.finished_jobs set day = $2, finished_at = $2::date where group_id = $1',
+        [id, day],
+      )
+    const ended = await submit(['a'])
+    await settle(2)
+    await database.rows('select longshore.close_groups(array[$1]::uuid[])', [ended.group.id])
+    await database.rows("update longshore.groups set finished_at = '2020-01-01' where id = $1", [
+      ended.group.id,
+    ])
+    await age(ended.group.id, '2020-01-01')
+    const open = await submit(['a', 'b', 'c'])
+    await settle(1)
+    await age(open.group.id, '2020-01-01')
+    await producer.cancel(open.jobs[1] as (typeof open.jobs)[0])
+    await age(open.group.id, '2020-01-05')
+    const fresh = await submit(['a'])
+    await settle(1) // what is left of the open one
+    for (let time = 0; time < 2; time++) {
+      await database.rows('select longshore.drop_history(30)')
+      expect(await producer.getGroup(ended.group)).toBeUndefined()
+      expect(await producer.getGroup(open.group)).toMatchObject({
+        state: 'dispatching',
+        counts: { succeeded: 2, cancelled: 1, dependency_failed: 1 },
+      })
+      expect(await database.rows('select child from longshore.edges')).toEqual([{ child: fresh.last.id }])
+    }
+    const more = producer.addToGroup(open.group)
+    more.add(task, 'late', { after: open.jobs[0] as (typeof open.jobs)[0] })
+    await expect(more.submit()).rejects.toMatchObject({
+      code: 'GROUP_INVALID',
+      message: expect.stringContaining('its history has been dropped'),
+    })
+    await database.rows('select longshore.close_groups(array[$1]::uuid[])', [open.group.id])
+    expect(await producer.getGroup(open.group)).toMatchObject({
+      state: 'failed',
+      counts: { succeeded: 2, cancelled: 1, dependency_failed: 1 },
+    })
+    await settle(2)
+  })
 })

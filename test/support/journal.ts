@@ -55,7 +55,9 @@ const INSTALL = `
     from new_rows n;
     return null;
   end $$;
-  create function journal.note_changed() returns trigger language plpgsql as $$
+  -- Whatever the function that changes jobs has set for its own plans, and however few rows there were at first.
+  create function journal.note_changed() returns trigger language plpgsql
+  set enable_hashjoin = on set enable_nestloop = off as $$
   begin
     insert into journal.changes (job_id, was, state, worker_was, worker_id, token_was, token, slot, key_slot, score, lane,
       attempts_was, attempts, rescues_was, rescues, is_cancelled, workflow, workflow_seq)
