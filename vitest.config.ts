@@ -9,6 +9,7 @@ const BOTH_PATHS = [
   'change',
   'complete',
   'constraints',
+  'doctor-live',
   'groups',
   'limits',
   'order',
