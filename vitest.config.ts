@@ -10,6 +10,7 @@ const BOTH_PATHS = [
   'complete',
   'constraints',
   'explain',
+  'doctor-live',
   'groups',
   'limits',
   'order',

@@ -2,8 +2,8 @@
 -- nothing but what is there, so it may be called at any time, for any job, and again. Answers what was done; not is_done: why
 -- nothing can be, or nothing needs to be.
 --
--- Locks as settle does: parents first, so that none ends meanwhile, then the workflow, then who waits. Whoever is in the way for
--- longer than a second makes it give up: ask again.
+-- Locks as pass_on does, the workflow and then who waits, and reads what it goes by afterwards: whoever ends a parent, or passes the
+-- turn, needs the same rows before its commit. Whoever is in the way for longer than a second makes it give up: ask again.
 create function longshore.repair_waiting(p_job uuid, out is_done boolean, out said text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -25,8 +25,6 @@ begin
   perform longshore.need_read_committed('repair a job');
   is_done := false;
   said := '';
-  perform from longshore.jobs j
-  where j.id = any (array(select e.parent from longshore.edges e where e.child = p_job)) order by j.id for key share;
   select * into v_job from longshore.jobs j where j.id = p_job;
   if v_job.workflow is not null then
     -- Its key is lost: whoever enqueues into the workflow by it makes a new one. The jobs that are left keep their order.

@@ -34,7 +34,7 @@ describe('longshore', () => {
   it('tells what it can do, and its version', async () => {
     const help = await run(['--help'])
     expect(help.code).toBe(0)
-    for (const command of ['migrate', 'properties', 'queues', 'relay', 'watchdog', 'worker', 'dev'])
+    for (const command of ['doctor', 'migrate', 'properties', 'queues', 'relay', 'watchdog', 'worker', 'dev'])
       expect(help.stdout).toContain(command)
     for (const command of ['cancel', 'explain', 'groups', 'workflows']) expect(help.stdout).toContain(command)
     expect((await run(['--version'])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
@@ -52,6 +52,7 @@ describe('longshore', () => {
 
   it('ends with 2 and says what to set when no database is given', async () => {
     for (const command of [
+      ['doctor'],
       ['migrate'],
       ['properties'],
       ['queues'],
