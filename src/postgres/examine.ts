@@ -111,7 +111,7 @@ function gently<T>(pool: Pool, isPage: boolean, work: (tx: Queryable) => Promise
       `set transaction read only; set local statement_timeout = ${STATEMENT_MS}; set local lock_timeout = 5000;
        set local jit = off`,
     )
-    if (isPage) await tx.query('set local enable_hashjoin = off; set local enable_mergejoin = off')
+    if (isPage) await tx.query('set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off')
     return work(tx)
   })
 }
