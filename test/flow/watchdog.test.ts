@@ -52,6 +52,15 @@ async function watch(): Promise<Report[]> {
   return look()
 }
 
+/** Its lease outlives the test, however slow the machine is. */
+async function handWorker(tasks: string[]) {
+  const worker = await workByHand(database, tasks)
+  await database.rows("update longshore.workers set expires_at = now() + interval '1 day' where id = $1", [
+    worker.id,
+  ])
+  return worker
+}
+
 const excuseOf = async (group: { id: string }) =>
   (
     await database.rows<{ excuse: string | null }>('select longshore.group_excuse($1) as excuse', [group.id])
@@ -73,13 +82,13 @@ async function frozen(producer: Producer) {
   return made
 }
 
-async function run(worker: Awaited<ReturnType<typeof workByHand>>) {
+async function run(worker: Awaited<ReturnType<typeof handWorker>>) {
   const claimed = await worker.claim(1)
   expect(await worker.settle(claimed.map(settling))).toEqual([])
 }
 
 async function frozenAndRun(producer = deployment.producer({ tasks: [step] })) {
-  const worker = await workByHand(database, ['step'])
+  const worker = await handWorker(['step'])
   const made = await frozen(producer)
   await run(worker)
   deployment.skipAudit('a counter is wrong on purpose')
@@ -203,7 +212,7 @@ describe('watchdog', () => {
 
   it('[S12] finds groups that wait for the turns of each other, and cancelling one of them is enough', async () => {
     const producer = deployment.producer({ tasks: [step] })
-    const worker = await workByHand(database, ['step'])
+    const worker = await handWorker(['step'])
     const [one, two] = [producer.group({ name: 'one' }), producer.group({ name: 'two' })]
     // Each has the first place of a workflow, for a job behind one that stands second in the other's.
     const add = async (group: typeof one, own: string) => {
@@ -282,7 +291,7 @@ describe('what excuses a group', () => {
   }
 
   it('[S11] a job of it runs under a worker that is alive', async () => {
-    const worker = await workByHand(database, ['step'])
+    const worker = await handWorker(['step'])
     const { group } = await chain(deployment.producer({ tasks: [step] }))
     await worker.claim(1)
     await quiet(group, 'running')
@@ -291,7 +300,7 @@ describe('what excuses a group', () => {
   })
 
   it('[S11] a job of it is due later', async () => {
-    await workByHand(database, ['step'])
+    await handWorker(['step'])
     const group = deployment.producer({ tasks: [step] }).group()
     const later = group.add(step, 'later', { delay: '1h' })
     await group.submit()
@@ -301,7 +310,7 @@ describe('what excuses a group', () => {
   })
 
   it('[S11] its workflow was stopped', async () => {
-    const worker = await workByHand(database, ['step'])
+    const worker = await handWorker(['step'])
     const producer = deployment.producer({ tasks: [step] })
     await producer.enqueue(step, 'first', { workflow: 'w', onWorkflowFailure: 'halt' })
     const group = producer.group()
@@ -315,7 +324,7 @@ describe('what excuses a group', () => {
   })
 
   it('[S11] another job has the turn of its workflow', async () => {
-    const worker = await workByHand(database, ['step'])
+    const worker = await handWorker(['step'])
     const producer = deployment.producer({ tasks: [step] })
     await producer.enqueue(step, 'first', { workflow: 'w' })
     const group = producer.group()
@@ -327,7 +336,7 @@ describe('what excuses a group', () => {
   })
 
   it('[S11] the job that has the turn waits in a group that is excused', async () => {
-    const worker = await workByHand(database, ['step'])
+    const worker = await handWorker(['step'])
     const producer = deployment.producer({ tasks: [step] })
     const other = producer.group()
     other.add(step, 'head', { workflow: 'w', after: other.add(step, 'parent') })
@@ -349,19 +358,19 @@ describe('what excuses a group', () => {
   })
 
   it('[S11] no worker that is alive may run its jobs', async () => {
-    await workByHand(database, ['other'])
+    await handWorker(['other'])
     const { group } = await chain(deployment.producer({ tasks: [step] }))
     await quiet(group, 'no worker')
-    await workByHand(database, ['step'])
+    await handWorker(['step'])
     await notQuiet(group, 'is ready, and none of the 1 workers')
   })
 
   it('[S11] a limit is full', async () => {
-    const worker = await workByHand(database, ['limited'])
+    const worker = await handWorker(['limited'])
     const producer = deployment.producer({ tasks: [limited] })
     await producer.enqueue(limited, 'first')
     const claimed = await worker.claim(1)
-    await workByHand(database, ['limited'])
+    await handWorker(['limited'])
     const group = producer.group()
     group.add(limited, 'second')
     await group.submit()
@@ -371,14 +380,14 @@ describe('what excuses a group', () => {
   })
 
   it('[S11] jobs of others go first, unless a limit holds those', async () => {
-    await workByHand(database, ['step', 'limited'])
+    await handWorker(['step', 'limited'])
     const producer = deployment.producer({ tasks: [step, limited] })
     const first = await producer.enqueue(step, 'first', { priority: 10 })
     const { group } = await chain(producer)
     await quiet(group, 'in line')
     await producer.cancel(first)
 
-    const other = await workByHand(database, ['limited'])
+    const other = await handWorker(['limited'])
     await producer.enqueue(limited, 'runs', { priority: 10 })
     await producer.enqueue(limited, 'waits', { priority: 10 })
     expect(await other.claim(1)).toHaveLength(1)
@@ -386,7 +395,7 @@ describe('what excuses a group', () => {
   })
 
   it('[S11] jobs of others with a key go first', async () => {
-    await workByHand(database, ['step', 'keyed'])
+    await handWorker(['step', 'keyed'])
     const producer = deployment.producer({ tasks: [step, keyed] })
     const first = await producer.enqueue(keyed, 'first', { priority: 10, concurrencyKey: 'k' })
     const { group } = await chain(producer)
@@ -396,7 +405,7 @@ describe('what excuses a group', () => {
   })
 
   it('[S11] every worker that may run its jobs runs something', async () => {
-    const worker = await workByHand(database, ['step', 'other'])
+    const worker = await handWorker(['step', 'other'])
     const other = defineTask<string>({ name: 'other' })
     const producer = deployment.producer({ tasks: [step, other] })
     await producer.enqueue(other, 'first')
@@ -408,7 +417,7 @@ describe('what excuses a group', () => {
   })
 
   it('[S11] ends a moment before the look: the group still has its time', async () => {
-    const worker = await workByHand(database, ['step', 'other'])
+    const worker = await handWorker(['step', 'other'])
     const other = defineTask<string>({ name: 'other' })
     const producer = deployment.producer({ tasks: [step, other] })
     /** What is found when something excuses the group for six minutes, and nothing for the next six. */
