@@ -98,7 +98,7 @@ export class GroupModel {
     const left = this.left(id)
     if (!group) return 'unknown'
     if (left.length === 0) {
-      this.close()
+      this.#closeOne(id)
       return group.end === 'cancelled' ? 'cancelled' : 'finished'
     }
     group.isCancelled = true
