@@ -8,6 +8,7 @@ create function longshore.group_excuse(p_group uuid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set jit = off
+set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$

@@ -7,7 +7,7 @@ import { inSchema } from '../postgres/schema-name.ts'
 import type { Logger } from '../runtime/logger.ts'
 
 /** In one transaction. */
-const PAGE_GROUPS = 500
+const PAGE_GROUPS = 200
 const PAGE_JOBS = 20_000
 const START = '00000000-0000-0000-0000-000000000000'
 
