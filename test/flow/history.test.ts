@@ -155,7 +155,9 @@ describe('the history', () => {
       code: 'GROUP_INVALID',
       message: expect.stringContaining('its history has been dropped'),
     })
-    await database.rows('select longshore.close_groups(array[$1]::uuid[])', [open.group.id])
+    // The refusal is told a moment before it lets go of the group.
+    const close = () => database.rows('select longshore.close_groups(array[$1]::uuid[])', [open.group.id])
+    await eventually('the group is closed', async () => (await close()).length === 1)
     expect(await producer.getGroup(open.group)).toMatchObject({
       state: 'failed',
       counts: { succeeded: 2, cancelled: 1, dependency_failed: 1 },
