@@ -135,7 +135,7 @@ describe('the end of the head and an enqueue at once', () => {
       },
       {
         name: 'insert_linked',
-        remove: 'not exists (select from longshore.jobs j where j.workflow = w.id)',
+        remove: 'h.id is null',
         replacement: 'true',
       },
     ]
@@ -235,8 +235,7 @@ describe('the end of the head and a cancel of the next at once', () => {
     expect((await end()).rows).toEqual([{ ready: null }])
     const guard: Weakness = {
       name: 'end_linked',
-      remove: 'v_next is not null and not found',
-      replacement: 'false',
+      remove: "or longshore.free_to_end(array[p_job.id]) = '{}' ",
     }
     await weakened(database, [guard], async () => {
       const ended = end()

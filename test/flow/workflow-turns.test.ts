@@ -159,7 +159,7 @@ describe('a final failure in a workflow', () => {
     await producer.enqueue(step, 'e', { workflow: 'w' })
     expect(await next()).toBe('')
     const reasons = await database.rows<{ reason: string }>('select distinct reason from longshore.blocked')
-    expect(reasons).toEqual([{ reason: `workflow w was stopped by the failure of job ${a.id}` }])
+    expect(reasons).toEqual([{ reason: `its workflow w was halted by the failure of job ${a.id}` }])
     // Cancelling goes on while it is halted, and does not resume it.
     expect(await producer.cancel(b)).toBe('cancelled')
     expect(await next()).toBe('')
