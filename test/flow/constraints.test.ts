@@ -183,7 +183,10 @@ describe('a job with constraints', () => {
               const id = refs[n]?.id as string
               jobs.push({ id, task: task.name, tag, constraints, mayStart: isDue && state === 'ready' })
               if (state === 'waiting') {
-                await database.rows("update longshore.jobs set state = 'waiting' where id = $1", [id])
+                await database.rows(
+                  "update longshore.jobs set state = 'waiting', pending = 1 where id = $1",
+                  [id],
+                )
               } else if (state !== 'ready') {
                 await database.rows(
                   `update longshore.jobs set state = 'running', worker_id = $2, started_at = now(), attempts = 1

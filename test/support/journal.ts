@@ -215,7 +215,6 @@ export interface Journal {
   auditJournal(): Promise<Violation[]>
   /** Every run, in the order of their claims. */
   runs(): Promise<JournalRun[]>
-  clear(): Promise<void>
 }
 
 export function createJournal(database: Pick<TestDatabase, 'rows'>): Journal {
@@ -253,9 +252,6 @@ export function createJournal(database: Pick<TestDatabase, 'rows'>): Journal {
         wentTo: row['went_to'] ?? undefined,
         isRescued: row['is_rescued'] as unknown as boolean,
       }))
-    },
-    async clear() {
-      await database.rows('truncate journal.changes')
     },
   }
 }
