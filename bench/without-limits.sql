@@ -40,7 +40,7 @@ begin
       where j.lane = v_lanes[1] and j.state = 'ready'
       order by j.score, j.id
       limit p_limit
-      for update skip locked
+      for no key update skip locked
     ), claimed as (
       update longshore.jobs j
       set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
@@ -69,6 +69,10 @@ as $$
 declare
   v_ids uuid[];
   v_tokens bigint[];
+  v_linked uuid[];
+  v_workflows bigint[];
+  v_groups uuid[];
+  v_ready uuid[];
 begin
   if cardinality(p_ids) > 0 then
     begin
@@ -78,15 +82,24 @@ begin
         returning j.*
       ), kept as (
         insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane,
-          worker_id, day, state, attempts, max_attempts, rescues, payload, result)
+          worker_id, day, state, attempts, max_attempts, rescues, payload, result, group_id, workflow, workflow_seq)
         select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane,
           g.worker_id, (now() at time zone 'utc')::date, 'succeeded', g.attempts, g.max_attempts, g.rescues, g.payload,
-          case when p_results is not null then p_results -> g.id::text end
+          case when p_results is not null then p_results -> g.id::text end, g.group_id, g.workflow, g.workflow_seq
         from gone g
       )
-      select array_agg(g.id order by g.id), array_agg(g.lease_token order by g.id) into v_ids, v_tokens from gone g;
+      select array_agg(g.id order by g.id), array_agg(g.lease_token order by g.id),
+        array_agg(g.id) filter (where g.group_id is not null or g.workflow is not null),
+        array_agg(g.workflow) filter (where g.workflow is not null),
+        array_agg(distinct g.group_id) filter (where g.group_id is not null)
+      into v_ids, v_tokens, v_linked, v_workflows, v_groups
+      from gone g;
       if v_ids is distinct from p_ids or v_tokens is distinct from p_tokens then
         raise lock_not_available;
+      end if;
+      if v_linked is not null then
+        v_ready := longshore.pass_on(
+          v_linked, array_fill('succeeded'::longshore.job_state, array[cardinality(v_linked)]), v_workflows);
       end if;
     exception when lock_not_available or unique_violation then
       v_ids := null;
@@ -96,6 +109,12 @@ begin
       select c.* from longshore.settle_carefully(p_worker, p_ids, p_tokens, p_results) c;
     else
       perform longshore.tell_waiters(v_ids);
+      if v_linked is not null then
+        return query
+        select r.id, 'ready'::text, null::int, null::smallint, null::smallint from unnest(v_ready) as r(id)
+        union all
+        select g.id, 'group', null, null, null from longshore.nearly_ended(v_groups) as g(id);
+      end if;
     end if;
   end if;
 

@@ -6,6 +6,8 @@ create function longshore.cancel_group(p_group uuid) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- As in pass_on.
+set enable_seqscan = off
 set lock_timeout = '1s'
 as $$
 #variable_conflict use_column

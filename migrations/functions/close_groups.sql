@@ -6,6 +6,8 @@ create function longshore.close_groups(p_groups uuid[]) returns table (id uuid, 
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- As in pass_on.
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
