@@ -106,8 +106,8 @@ describe('longshore', () => {
 
   it('[W16] worker runs the handlers of a module, and SIGTERM ends it in order', async () => {
     const tasks = module(
-      'tasks.ts',
-      `import { defineTask } from '${new URL('../../src/index.ts', import.meta.url).pathname}'
+      'tasks.mjs',
+      `import { defineTask } from '${new URL('../../dist/index.js', import.meta.url).pathname}'
        export const handlers = [defineTask({ name: 'shout' }).handle(job => String(job.payload).toUpperCase())]`,
     )
     const worker = longshore(['worker', '--tags', 'default,loud', tasks, '--name', 'shouter'])

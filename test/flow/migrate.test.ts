@@ -10,7 +10,7 @@ const task = defineTask({ name: 'task' })
 function migrateInProcess(schema: string): Promise<number | null> {
   const child = spawn(
     process.execPath,
-    ['--import', 'tsx', 'src/cli/main.ts', 'migrate', '--database-url', database.url, '--schema', schema],
+    ['dist/cli/main.js', 'migrate', '--database-url', database.url, '--schema', schema],
     { stdio: ['ignore', 'ignore', 'inherit'] },
   )
   return new Promise(resolve => child.on('exit', resolve))

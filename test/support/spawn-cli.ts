@@ -11,10 +11,13 @@ export interface Cli {
 }
 
 export const spawnCli = (args: string[], env: Record<string, string> = {}): Cli =>
-  spawnScript('src/cli/main.ts', args, env)
+  start(['dist/cli/main.js', ...args], env)
 
-export function spawnScript(script: string, args: string[], env: Record<string, string> = {}): Cli {
-  const child = spawn(process.execPath, ['--import', 'tsx', script, ...args], {
+export const spawnScript = (script: string, args: string[], env: Record<string, string> = {}): Cli =>
+  start(['--import', 'tsx', script, ...args], env)
+
+function start(args: string[], env: Record<string, string>): Cli {
+  const child = spawn(process.execPath, args, {
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
