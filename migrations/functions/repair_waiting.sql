@@ -102,6 +102,8 @@ begin
       perform longshore.note_changes(array[p_job]) where 'ready' in (v_state, v_job.state);
     elsif not is_done then
       said := 'it waits for what it should';
+    else
+      said := rtrim(said, '; ');
     end if;
   end if;
   -- The turn that was taken away, or that nobody had, is the first one's.

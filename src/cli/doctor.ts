@@ -77,7 +77,12 @@ function describe(report: DoctorReport): string {
   ]
   if (report.isHealthy)
     lines.push(report.repairedCount > 0 ? 'everything is in order now' : 'everything is in order')
-  else lines.push(`${report.violationCount} things are not in order`)
+  else
+    lines.push(
+      report.violationCount === 1
+        ? '1 thing is not in order'
+        : `${report.violationCount} things are not in order`,
+    )
   return `${lines.join('\n')}\n`
 }
 

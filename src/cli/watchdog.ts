@@ -1,6 +1,6 @@
 /** `longshore watchdog`: show or set when a group that does not move is reported, and whether it is cancelled. */
 import type { Command } from 'commander'
-import type { Duration } from '../job/duration.ts'
+import { type Duration, shownDuration } from '../job/duration.ts'
 import { readWatchdog, setWatchdog } from '../postgres/watchdog-settings.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
 
@@ -28,7 +28,7 @@ export function addWatchdogCommand(program: Command): void {
     process.stdout.write(
       json
         ? `${JSON.stringify({ schema: options.schema, ...settings })}\n`
-        : `a group that does not move for ${settings.afterMs} ms although it could is ${settings.cancel ? 'reported and cancelled' : 'reported'}\n`,
+        : `a group that does not move for ${shownDuration(settings.afterMs)} although it could is ${settings.cancel ? 'reported and cancelled' : 'reported'}\n`,
     )
   })
 }

@@ -46,11 +46,16 @@ export function checkList<T>(code: ErrorCode, what: string, value: readonly T[],
   throw new LongshoreError(code, `${what} must be a list of 1 to ${most} items; got ${got}`)
 }
 
-/** Never throws itself, and never long. */
-function shown(value: unknown): string {
+/** A value in a message. Never throws itself, and never long. */
+export function shown(value: unknown): string {
+  if (Array.isArray(value)) return 'a list'
   try {
     return String(value).slice(0, 200)
   } catch {
     return `something of type ${typeof value}`
   }
 }
+
+/** The same where a text is due: with quotes, so that an empty one can be seen. */
+export const quoted = (value: unknown): string =>
+  typeof value === 'string' ? JSON.stringify(value.slice(0, 200)) : shown(value)

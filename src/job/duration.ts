@@ -13,6 +13,12 @@ const LONGEST_MS = 315_360_000_000
 /** Timers hold 31 bits; longer ones would fire at once. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1
 
+/** A length of time as it would be written: in the largest unit that gives a whole number. */
+export function shownDuration(ms: number): string {
+  const unit = (['d', 'h', 'm', 's'] as const).find(unit => ms > 0 && ms % UNIT_MS[unit] === 0) ?? 'ms'
+  return `${ms / UNIT_MS[unit]}${unit}`
+}
+
 /** Milliseconds of a duration that a timer of this process measures. */
 export function toTimerMs(duration: Duration, what: string): number {
   const ms = toMs(duration, what)

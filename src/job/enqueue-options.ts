@@ -110,7 +110,7 @@ export function toWorkflowPlace({ workflow, onWorkflowFailure }: JobOptions): Wo
   if (onWorkflowFailure !== undefined)
     checkOneOf('JOB_INVALID', 'onWorkflowFailure', onWorkflowFailure, ['continue', 'halt'])
   return {
-    workflow: checkLabel('workflow', workflow, 200),
+    workflow: checkLabel('workflow', workflow, 200, 'JOB_INVALID'),
     ...(onWorkflowFailure === 'halt' ? { halts: true } : {}),
   }
 }

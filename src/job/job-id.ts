@@ -3,6 +3,7 @@
  * starts at random in each millisecond, and 43 random bits; the clock going back only stops the milliseconds.
  */
 import { getRandomValues } from 'node:crypto'
+import { quoted } from './check-options.ts'
 import { type ErrorCode, LongshoreError } from './errors.ts'
 
 export type JobId = string & { readonly brand: 'JobId' }
@@ -49,12 +50,33 @@ export function newJobId(): JobId {
 }
 
 /** Accepts a job id from outside: any UUID, in either case. */
-export const toJobId = (text: string): JobId => toId(text, 'job', 'JOB_INVALID') as JobId
+export const toJobId = (text: string): JobId => toId(text, 'JOB_INVALID', A_JOB_ID) as JobId
 
-export const toGroupId = (text: string): string => toId(text, 'group', 'GROUP_INVALID')
+export const toGroupId = (text: string): string => toId(text, 'GROUP_INVALID', A_GROUP_ID)
 
-function toId(text: string, what: string, code: ErrorCode): string {
-  const id = typeof text === 'string' ? text.toLowerCase() : ''
+type Ref = string | { readonly id: string }
+const A_JOB_ID = 'a job id is a UUID'
+const A_GROUP_ID = 'a group id is a UUID'
+
+/** The id of a job that is given by reference or id. `expected` says in the error what would have been right. */
+export const jobIdOf = (ref: Ref, code: ErrorCode = 'JOB_INVALID', expected = A_JOB_ID): JobId =>
+  toId(idIn(ref), code, expected) as JobId
+
+export const groupIdOf = (ref: Ref): string => toId(idIn(ref), 'GROUP_INVALID', A_GROUP_ID)
+
+const idIn = (ref: unknown): unknown => (hasProperty(ref, 'id') ? ref.id : ref)
+
+function toId(value: unknown, code: ErrorCode, expected: string): string {
+  const id = typeof value === 'string' ? value.toLowerCase() : ''
   if (VALID.test(id)) return id
-  throw new LongshoreError(code, `a ${what} id is a UUID; got ${JSON.stringify(text)}`)
+  throw new LongshoreError(code, `${expected}; got ${described(value)}`)
 }
+
+function described(value: unknown): string {
+  if (Array.isArray(value)) return 'a list: give them one by one'
+  if (hasProperty(value, 'then')) return 'a promise: wait for it first'
+  return typeof value === 'object' && value !== null ? 'an object without an id' : quoted(value)
+}
+
+const hasProperty = <K extends string>(value: unknown, key: K): value is Record<K, unknown> =>
+  typeof value === 'object' && value !== null && key in value

@@ -1,9 +1,9 @@
 /** Owns what a task is: a named kind of work with a payload schema, retries and a time limit. */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { type Backoff, type BackoffOptions, toBackoff } from './backoff.ts'
-import { checkOptions, checkWhole as checkWholeNumber } from './check-options.ts'
+import { checkOptions, checkWhole as checkWholeNumber, quoted } from './check-options.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from './duration.ts'
-import { LongshoreError } from './errors.ts'
+import { type ErrorCode, LongshoreError } from './errors.ts'
 import type { FinishedState, StoredError } from './job.ts'
 import type { JobId } from './job-id.ts'
 import type { Queryable } from './queryable.ts'
@@ -90,15 +90,16 @@ export interface Parents extends AsyncIterable<ParentJob> {
   ): Promise<ParentJob<Result>[]>
 }
 
-export interface ParentJob<Result = unknown> {
+/** Its state is not `succeeded` only where the edge says `onFailure: 'run'`; then it has no result. */
+export type ParentJob<Result = unknown> = {
   readonly id: JobId
   readonly task: string
-  /** Not `succeeded` only where the edge says `onFailure: 'run'`. */
-  readonly state: FinishedState
-  /** Null where it did not succeed, or returned nothing. */
-  readonly result: Result | null
+  /** Why the last attempt failed; null when none has. */
   readonly error: StoredError | null
-}
+} & (
+  | { readonly state: 'succeeded'; readonly result: Result }
+  | { readonly state: Exclude<FinishedState, 'succeeded'>; readonly result: null }
+)
 
 export type HandlerFunction<Payload, Returned> = (
   job: RunningJob<Payload>,
@@ -172,7 +173,12 @@ function checkTimeout(name: string, timeout: Duration): number {
 }
 
 /** A name that goes into Postgres, Redis keys, logs and metrics: bounded, and free of control characters. */
-export function checkLabel(what: string, value: unknown, longest = LABEL_LENGTH): string {
+export function checkLabel(
+  what: string,
+  value: unknown,
+  longest = LABEL_LENGTH,
+  code: ErrorCode = 'TASK_INVALID',
+): string {
   if (
     typeof value === 'string' &&
     value.length >= 1 &&
@@ -183,8 +189,8 @@ export function checkLabel(what: string, value: unknown, longest = LABEL_LENGTH)
     return value
   }
   throw new LongshoreError(
-    'TASK_INVALID',
-    `${what} must be a text of 1 to ${longest} characters without control characters; got ${JSON.stringify(value)}`,
+    code,
+    `${what} must be a text of 1 to ${longest} characters without control characters; got ${quoted(value)}`,
   )
 }
 

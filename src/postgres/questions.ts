@@ -171,8 +171,8 @@ export const QUESTIONS: readonly Question[] = [
       ), slots as (
         select k.task, k.key, g.* from longshore.slot_groups g join longshore.limits k on k.id = g.limit_id
       )
-      select format('slot group %s of limit %s (task %s, key %L): used %s, held by %s running jobs',
-        number, g.limit_id, task, key, g.used, coalesce(h.jobs, 0)) as problem,
+      select format('slot group %s of the limit of task %s, key %L: %s, held by %s running jobs',
+        number, task, key, coalesce('used ' || g.used, 'it does not exist'), coalesce(h.jobs, 0)) as problem,
         null::uuid as job_id, json_build_array(task, key)::text as subject
       from slots g full join held h using (task, key, number)
       where g.used is distinct from coalesce(h.jobs, 0)
@@ -187,7 +187,7 @@ export const QUESTIONS: readonly Question[] = [
     repair: 'limit',
     sql: `
       select format('limit %s (task %s, key %L) allows %s, its slot groups hold %s', k.id, k.task, k.key, k.capacity,
-        sum(g.capacity)) as problem, null::uuid as job_id, json_build_array(k.task, k.key)::text as subject
+        coalesce(sum(g.capacity), 0)) as problem, null::uuid as job_id, json_build_array(k.task, k.key)::text as subject
       from longshore.limits k left join longshore.slot_groups g on g.limit_id = k.id
       where k.capacity is not null
       group by k.id having k.capacity is distinct from sum(g.capacity)

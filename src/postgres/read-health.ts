@@ -40,8 +40,9 @@ export async function readConcerns(
   const { rows } = await db.query(
     inSchema(
       schema,
-      `select format('nobody does the upkeep (due jobs, rescue, groups, history) since %s: start a worker or longshore relay',
-         case when isfinite(l.expires_at) then l.expires_at::text else 'the installation' end) as concern
+      `select format('nobody does the upkeep (due jobs, rescue, groups, history)%s: start a worker or longshore relay',
+         -- Who stops in order leaves no time behind.
+         case when isfinite(l.expires_at) then ' since ' || l.expires_at end) as concern
        from longshore.leader l
        where l.expires_at < clock_timestamp() - $1::int * interval '1 millisecond' and exists (select from longshore.jobs)
        union all

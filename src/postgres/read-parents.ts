@@ -1,16 +1,8 @@
 /** The verb *read parents*: what a job runs after, and how that ended. */
-import type { FinishedState, StoredError } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
+import type { ParentJob } from '../job/task.ts'
 import { inSchema } from './schema-name.ts'
-
-export interface ParentRow {
-  id: JobId
-  task: string
-  state: FinishedState
-  result: unknown
-  error: StoredError | null
-}
 
 /** A page of the parents that have ended, in id order, behind `after`; of one task, if one is named. */
 export async function readParents(
@@ -20,7 +12,7 @@ export async function readParents(
   task: string | null,
   after: string,
   limit: number,
-): Promise<ParentRow[]> {
+): Promise<ParentJob[]> {
   const { rows } = await db.query(
     inSchema(
       schema,
@@ -37,7 +29,7 @@ export async function readParents(
     ),
     [child, after, task, limit],
   )
-  return rows as unknown as ParentRow[]
+  return rows as unknown as ParentJob[]
 }
 
 /** The group of an unfinished job, or null. */

@@ -2,7 +2,7 @@
  * The producer: what an application embeds to enqueue jobs and to read them back. Needs Postgres only. Enqueues made
  * at the same time outside a transaction share an insert and a commit.
  */
-import { checkOptions, checkWhole } from '../job/check-options.ts'
+import { checkOptions, checkWhole, shown } from '../job/check-options.ts'
 import {
   type ChangeOptions,
   type JobOptions,
@@ -16,7 +16,7 @@ import { LongshoreError } from '../job/errors.ts'
 import type { Explanation } from '../job/explanation.ts'
 import type { FinishedGroup, GroupEvent, GroupRef, GroupStatus } from '../job/group.ts'
 import type { FinishedJob, Job, JobRef } from '../job/job.ts'
-import { type JobId, newJobId, toGroupId, toJobId } from '../job/job-id.ts'
+import { groupIdOf, jobIdOf, newJobId, toGroupId, toJobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { checkLabel, type Task } from '../job/task.ts'
 import { type CancelAnswer, cancelJobs } from '../postgres/cancel-jobs.ts'
@@ -229,7 +229,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
   const prepare = async (shape: Shape, tx: Queryable | undefined) => {
     await whenReady()
-    if (tx) checkTransaction(tx)
+    if (tx !== undefined) checkTransaction(tx)
     await knowLane(shape)
   }
 
@@ -276,7 +276,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
   /** Insert the jobs of a group in one transaction. Returns whether they are there, now or by an earlier try. */
   const submit = async (group: AddedTo, drafts: DraftJob[], tx: Queryable | undefined): Promise<boolean> => {
-    if (tx) checkTransaction(tx)
+    if (tx !== undefined) checkTransaction(tx)
     const jobs = []
     for (const draft of drafts) {
       const encoded = encodePayload(draft.task, draft.payload, maxPayloadBytes)
@@ -359,37 +359,37 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
     async get<Result>(job: JobRef<Result> | string) {
       await whenReady()
-      const [found] = await readJobs(pool, schema, [idOf(job)])
+      const [found] = await readJobs(pool, schema, [jobIdOf(job)])
       return found as Job<Result> | undefined
     },
 
     async explain(job) {
-      const id = idOf(job)
+      const id = jobIdOf(job)
       await whenReady()
       return explainJob(pool, schema, id)
     },
 
     async waitFor<Result>(job: JobRef<Result> | string, wait: WaitOptions = {}) {
-      const id = idOf(job)
+      const id = jobIdOf(job)
       await whenReady()
       return (await waiter.waitForJob(id, wait)) as FinishedJob<Result>
     },
 
     async cancel(job, given = {}) {
-      const id = idOf(job)
+      const id = jobIdOf(job)
       checkOptions('JOB_INVALID', 'cancel', given, ['tx'])
       const { tx } = given
-      if (tx) checkTransaction(tx)
+      if (tx !== undefined) checkTransaction(tx)
       await whenReady()
       const answers = await once(tx, db => cancelJobs(db, schema, [id]))
       return answers.get(id) ?? 'unknown'
     },
 
     async change(job, given) {
-      const id = idOf(job)
+      const id = jobIdOf(job)
       const { tx, ...options } = given ?? {}
       const change = toChange(options)
-      if (tx) checkTransaction(tx)
+      if (tx !== undefined) checkTransaction(tx)
       await whenReady()
       return once(tx, db => changeJob(db, schema, id, change))
     },
@@ -397,7 +397,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     group(given = {}) {
       checkOptions('GROUP_INVALID', 'group', given, ['name', 'id'])
       const { name } = given
-      if (name !== undefined) checkLabel('name', name, 200)
+      if (name !== undefined) checkLabel('name', name, 200, 'GROUP_INVALID')
       const id = given.id === undefined ? newJobId() : toGroupId(given.id)
       const group = { id, isNew: true, ...(name === undefined ? {} : { name }) }
       return createGroupBuilder({ id, isLive: false, submit: (drafts, tx) => submit(group, drafts, tx) })
@@ -428,21 +428,26 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const id = groupIdOf(group)
       checkOptions('GROUP_INVALID', 'cancelGroup', given, ['tx'])
       const { tx } = given
-      if (tx) checkTransaction(tx)
+      if (tx !== undefined) checkTransaction(tx)
       await whenReady()
       return once(tx, db => cancelGroup(db, schema, id))
     },
 
     async watchGroups(onEvent) {
+      if (typeof onEvent !== 'function')
+        throw new LongshoreError(
+          'CONFIG_INVALID',
+          `watchGroups takes a function that is called with each event; got ${shown(onEvent)}`,
+        )
       await whenReady()
       return waiter.watchGroups(onEvent)
     },
 
     async resumeWorkflow(key, given = {}) {
-      checkLabel('workflow', key, 200)
+      checkLabel('workflow', key, 200, 'JOB_INVALID')
       checkOptions('JOB_INVALID', 'resumeWorkflow', given, ['tx'])
       const { tx } = given
-      if (tx) checkTransaction(tx)
+      if (tx !== undefined) checkTransaction(tx)
       await whenReady()
       return once(tx, db => resumeWorkflow(db, schema, key))
     },
@@ -471,8 +476,3 @@ function checkTask(task: unknown): void {
   if (typeof (task as Task | undefined)?.handle === 'function') return
   throw new LongshoreError('TASK_INVALID', 'the first argument must be a task made by defineTask({ … })')
 }
-
-const groupIdOf = (group: GroupRef | string): string =>
-  toGroupId(typeof group === 'string' ? group : group?.id)
-
-const idOf = (job: JobRef | string): JobId => toJobId(typeof job === 'string' ? job : job?.id)

@@ -15,7 +15,7 @@ import { LongshoreError } from '../job/errors.ts'
 import type { GroupRef } from '../job/group.ts'
 import { EDGE_POLICIES, type EdgePolicy, type GraphJob, inOrder } from '../job/group-graph.ts'
 import type { JobRef } from '../job/job.ts'
-import { type JobId, newJobId, toJobId } from '../job/job-id.ts'
+import { type JobId, jobIdOf, newJobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { checkLabel, type Task } from '../job/task.ts'
 import { shapeText } from '../postgres/enqueue-jobs.ts'
@@ -85,7 +85,7 @@ export function createGroupBuilder(options: {
     if (!isSubmitted) return
     throw new LongshoreError(
       'GROUP_INVALID',
-      'this group has been submitted: add further jobs with addToGroup(group)',
+      'this group has been submitted: add further jobs with addToGroup(group), or build it anew if its transaction was rolled back',
     )
   }
 
@@ -96,7 +96,8 @@ export function createGroupBuilder(options: {
       if (given) checkOptions('GROUP_INVALID', `${draft.label}: after`, given, ['job', 'onFailure'])
       const policy = given?.onFailure ?? 'fail'
       checkOneOf('GROUP_INVALID', `${draft.label}: onFailure`, policy, EDGE_POLICIES)
-      draft.parents.set(toJobId(typeof job === 'string' ? job : job?.id), policy)
+      const expected = `${draft.label}: after takes a job of this group, its id, or { job, onFailure }`
+      draft.parents.set(jobIdOf(job, 'GROUP_INVALID', expected), policy)
     }
   }
 
@@ -119,7 +120,10 @@ export function createGroupBuilder(options: {
       const { after = [], name, ...rest } = given
       const draft: DraftJob = {
         id: newJobId(),
-        label: name === undefined ? `${task.name} (job ${drafts.length + 1})` : checkLabel('name', name, 200),
+        label:
+          name === undefined
+            ? `${task.name} (job ${drafts.length + 1})`
+            : checkLabel('name', name, 200, 'GROUP_INVALID'),
         task: task as Task,
         payload,
         shape: toShape(task as Task, rest),

@@ -13,7 +13,6 @@ import { messageOf, storedError, toStoredError } from '../job/stored-error.ts'
 import type { Handler, JobContext, ParentJob, Parents, RunningJob, Task } from '../job/task.ts'
 import { type Validated, validate } from '../job/validate.ts'
 import type { Completion } from '../postgres/complete-job.ts'
-import type { ParentRow } from '../postgres/read-parents.ts'
 import type { ClaimedJob, Outcome } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
 
@@ -29,7 +28,7 @@ export interface RunSettings {
   /** The run was completed in a transaction: there will be no outcome. */
   onCompleted: (claimed: ClaimedJob) => void
   /** A page of the jobs that this one ran after, of one task if one is named. */
-  readParents: (claimed: ClaimedJob, task: string | null, after: string) => Promise<ParentRow[]>
+  readParents: (claimed: ClaimedJob, task: string | null, after: string) => Promise<ParentJob[]>
   readGroup: (claimed: ClaimedJob) => Promise<string | null>
   /** Called once, when the handler has returned: never before `onOutcome`. */
   onReturn: () => void
@@ -318,7 +317,7 @@ class JobParents implements Parents {
   async *#read(task: string | null): AsyncGenerator<ParentJob> {
     let after: string | undefined = BEFORE_ALL
     while (after !== undefined) {
-      const page: ParentRow[] = await this.#run.settings.readParents(this.#run.claimed, task, after)
+      const page: ParentJob[] = await this.#run.settings.readParents(this.#run.claimed, task, after)
       yield* page
       after = page.at(-1)?.id
     }

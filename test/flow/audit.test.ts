@@ -148,7 +148,11 @@ describe('the audit', () => {
     [4, 'it is ready with worker 1', `update longshore.jobs set worker_id = 1 where ${job('ready')}`],
     [5, 'used 1, held by 0 running jobs', `update longshore.jobs set slot = null where ${job('a 1')}`],
     [5, 'used 1, held by 0 running jobs', `update longshore.jobs set key_slot = null where ${job('a 1')}`],
-    [5, 'used , held by 1 running jobs', `update longshore.jobs set slot = 7 where ${job('a 1')}`],
+    [
+      5,
+      'it does not exist, held by 1 running jobs',
+      `update longshore.jobs set slot = 7 where ${job('a 1')}`,
+    ],
     [5, 'used 0, held by 1 running jobs', 'update longshore.slot_groups set used = used - 1'],
     [5, 'used -1 of', 'update longshore.slot_groups set used = -1'],
     [5, 'used 2 of 1', 'update longshore.slot_groups set used = 2'],

@@ -200,10 +200,10 @@ describe('longshore', () => {
 
   it('[S12] watchdog shows when a group is reported, and sets it', async () => {
     expect((await run(['watchdog'])).stdout).toBe(
-      'a group that does not move for 600000 ms although it could is reported\n',
+      'a group that does not move for 10m although it could is reported\n',
     )
     expect((await run(['watchdog', '--after', '5m', '--cancel'])).stdout).toContain(
-      '300000 ms although it could is reported and cancelled',
+      '5m although it could is reported and cancelled',
     )
     expect(JSON.parse((await run(['watchdog', '--no-cancel', '--json'])).stdout)).toEqual({
       schema: 'longshore',

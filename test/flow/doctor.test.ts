@@ -140,7 +140,12 @@ describe('doctor', () => {
       'slots are used',
       `update longshore.jobs set slot = null, key_slot = null where ${job('a 1')}`,
     ],
-    [5, 'used , held by 1', 'slots are used', `update longshore.jobs set slot = 7 where ${job('a 1')}`],
+    [
+      5,
+      'it does not exist, held by 1',
+      'slots are used',
+      `update longshore.jobs set slot = 7 where ${job('a 1')}`,
+    ],
     [
       5,
       'allows 3, its slot groups hold 2',

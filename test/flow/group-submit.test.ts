@@ -72,7 +72,7 @@ describe('what is refused before anything is inserted', () => {
       ],
       [() => producer.group({ id: 'mine' }), 'GROUP_INVALID', 'a group id is a UUID; got "mine"'],
       [() => producer.addToGroup('mine'), 'GROUP_INVALID', 'a group id is a UUID; got "mine"'],
-      [() => producer.group({ name: '' }), 'TASK_INVALID', 'name must be'],
+      [() => producer.group({ name: '' }), 'GROUP_INVALID', 'name must be'],
       [() => group.add({} as never, 'a' as never), 'TASK_INVALID', 'defineTask'],
       [() => group.add(step, 'b', { aftr: first } as object), 'GROUP_INVALID', 'unknown option "aftr"'],
       [
@@ -81,13 +81,28 @@ describe('what is refused before anything is inserted', () => {
         'give them to group({ id }) and submit({ tx })',
       ],
       [() => group.add(step, 'b', { priority: -1 }), 'JOB_INVALID', 'priority must be'],
-      [() => group.add(step, 'b', { name: '' }), 'TASK_INVALID', 'name must be'],
-      [() => group.add(step, 'b', { after: 'nobody' }), 'JOB_INVALID', 'a job id is a UUID; got "nobody"'],
+      [() => group.add(step, 'b', { name: '' }), 'GROUP_INVALID', 'name must be'],
+      [() => group.add(step, 'b', { workflow: 1n as never }), 'JOB_INVALID', 'workflow must be a text'],
+      [() => group.add(step, 'b', { name: 'x'.repeat(9999) }), 'GROUP_INVALID', `got "${'x'.repeat(200)}"`],
       [
-        () => group.add(step, 'b', { after: null as never }),
-        'JOB_INVALID',
-        'a job id is a UUID; got undefined',
+        () => group.add(step, 'b', { after: 'nobody' }),
+        'GROUP_INVALID',
+        'step (job 2): after takes a job of this group, its id, or { job, onFailure }; got "nobody"',
       ],
+      [() => group.add(step, 'b', { after: null as never }), 'GROUP_INVALID', 'onFailure }; got null'],
+      [() => group.add(step, 'b', { after: 5n as never }), 'GROUP_INVALID', 'onFailure }; got 5'],
+      [
+        () => group.add(step, 'b', { after: { job: undefined as never, onFailure: 'run' } }),
+        'GROUP_INVALID',
+        'onFailure }; got undefined',
+      ],
+      [
+        () => group.add(step, 'b', { after: Promise.resolve() as never }),
+        'GROUP_INVALID',
+        'got a promise: wait for it first',
+      ],
+      [() => first.after([first] as never), 'GROUP_INVALID', 'got a list: give them one by one'],
+      [() => first.after({} as never), 'GROUP_INVALID', 'got an object without an id'],
       [
         () => group.add(step, 'b', { after: { job: first, onFailure: 'ignore' as never } }),
         'GROUP_INVALID',
@@ -105,6 +120,35 @@ describe('what is refused before anything is inserted', () => {
       )
   })
 
+  it('a transaction that is none: nothing may slip past the one that was meant', async () => {
+    const producer = deployment.producer({ tasks: [step] })
+    const tx = null as never
+    const group = producer.group()
+    group.add(step, 'a')
+    const calls = [
+      () => group.submit({ tx }),
+      () => producer.enqueue(step, 'a', { tx }),
+      () => producer.enqueueMany(step, ['a'], { tx }),
+      () => producer.cancel(newJobId(), { tx }),
+      () => producer.cancelGroup(newJobId(), { tx }),
+      () => producer.resumeWorkflow('a', { tx }),
+    ]
+    for (const call of calls)
+      await expect(call()).rejects.toMatchObject({
+        code: 'JOB_INVALID',
+        message: expect.stringContaining('`tx` must be the one client'),
+      })
+    expect(await counts()).toEqual(NOTHING)
+  })
+
+  it('a watcher that is no function', async () => {
+    const producer = deployment.producer({ tasks: [step] })
+    await expect(producer.watchGroups({} as never)).rejects.toMatchObject({
+      code: 'CONFIG_INVALID',
+      message: expect.stringContaining('watchGroups takes a function'),
+    })
+  })
+
   it('a payload that cannot be stored', async () => {
     const producer = deployment.producer({ tasks: [step], maxPayloadBytes: 10 })
     const group = producer.group()
@@ -119,7 +163,8 @@ describe('what is refused before anything is inserted', () => {
     const group = producer.group()
     const first = group.add(step, 'a')
     await group.submit()
-    const message = 'this group has been submitted: add further jobs with addToGroup(group)'
+    const message =
+      'this group has been submitted: add further jobs with addToGroup(group), or build it anew if its transaction was rolled back'
     expect(() => group.add(step, 'b')).toThrow(message)
     expect(() => first.after(first)).toThrow(message)
     await expect(group.submit()).rejects.toThrow(message)

@@ -115,7 +115,10 @@ describe('graphs', () => {
           if (job.payload >= 0) return job.payload
           for await (const parent of ctx.parents)
             if (typeof parent.result === 'number') seen.push(parent.result)
-          return (await ctx.parents.of(sum)).reduce((total, parent) => total + (parent.result ?? 0), 0)
+          return (await ctx.parents.of(sum)).reduce(
+            (total, parent) => total + (parent.state === 'succeeded' ? parent.result : 0),
+            0,
+          )
         }),
       ],
     })
