@@ -49,8 +49,8 @@ begin
   end loop;
   perform longshore.note_changes(v_gone) where v_gone <> '{}';
   if v_linked <> '{}' then
-    perform longshore.pass_on(
-      v_linked, array_fill('cancelled'::longshore.job_state, array[cardinality(v_linked)]), v_workflows);
+    perform longshore.pass_on_patiently(
+      v_linked, array_fill('cancelled'::longshore.job_state, array[cardinality(v_linked)]), v_workflows, '1 second');
   end if;
 exception when lock_not_available then
   raise exception 'longshore: somebody holds job % for longer than a second', id

@@ -26,9 +26,22 @@ begin
     return case when v_group.end_state = 'cancelled' then 'cancelled' else 'finished' end;
   end if;
   perform longshore.need_read_committed('cancel a group');
-  -- What may be ended by its worker first, then what waits for it: settle goes the same way.
-  perform from longshore.jobs j where j.group_id = p_group and j.state <> 'waiting' order by j.id for update;
-  perform from longshore.jobs j where j.group_id = p_group order by j.id for update;
+  -- Whoever cancels one of its jobs may hold that and wait for another, see pass_on_patiently. The last try takes its time.
+  for v_try in 1 .. 5 loop
+    begin
+      perform set_config('lock_timeout', case when v_try < 5 then '100ms' else '1s' end, true);
+      -- What may be ended by its worker first, then what waits for it: settle goes the same way.
+      perform from longshore.jobs j where j.group_id = p_group and j.state <> 'waiting' order by j.id for update;
+      perform from longshore.jobs j where j.group_id = p_group order by j.id for update;
+      exit;
+    exception when lock_not_available then
+      if v_try = 5 then
+        raise;
+      end if;
+    end;
+    perform pg_sleep(random() * 0.02);
+  end loop;
+  perform set_config('lock_timeout', '1s', true);
 
   with running as (
     update longshore.jobs j set is_cancelled = true
@@ -59,7 +72,7 @@ begin
   for v_at in 1 .. coalesce(cardinality(v_ready), 0) by 1000 loop
     perform longshore.note_changes(v_ready[v_at : v_at + 999]);
   end loop;
-  perform longshore.pass_on('{}', '{}', v_workflows) where v_workflows <> '{}';
+  perform longshore.pass_on_patiently('{}', '{}', v_workflows, '1 second') where v_workflows <> '{}';
   if v_workers is null then
     perform longshore.close_groups(array[p_group]);
     return 'cancelled';

@@ -29,7 +29,8 @@ begin
   v_job.error := null;
   perform longshore.finish_job(v_job, 'succeeded', p_result);
   if v_job.group_id is not null or v_job.workflow is not null then
-    perform longshore.pass_on(array[v_job.id], '{succeeded}', array_remove(array[v_job.workflow], null));
+    perform longshore.pass_on_patiently(
+      array[v_job.id], '{succeeded}', array_remove(array[v_job.workflow], null), '10 seconds');
   end if;
   if v_job.slot is not null or v_job.key_slot is not null then
     v_freed := longshore.free_slots(array[v_job.lane], array[v_job.slot], array[v_job.key_slot]);

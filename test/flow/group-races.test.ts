@@ -43,6 +43,7 @@ async function running<Name extends string>(graph: Graph<NoInfer<Name>> & Record
     group,
     jobs,
     worker,
+    claimOf,
     states: () => statesOf(database, group),
     settle: (names: Name[], client?: TestClient) =>
       worker.settle(
@@ -904,6 +905,64 @@ describe('a cancelled job', () => {
     await tx.query('rollback')
     expect(await states()).toEqual(before)
     expect(await endOf(group.id)).toMatchObject({ end_state: null })
+  })
+})
+
+describe('a cancel that dooms an older job, which another has locked and waits for the cancelled one', () => {
+  const HELD = '  perform longshore.note_changes(v_gone)'
+  const PAUSED: Weakness = { name: 'cancel', remove: HELD, replacement: `  ${pauseAt(BARRIER)}\n${HELD}` }
+
+  /** The cancel holds `young` and is about to lock `old`; the other locks `old` and waits for `young`. */
+  const race = async (weaknesses: Weakness[], other: (run: Run, client: TestClient) => Promise<unknown>) => {
+    const run = await running({ old: ['top', 'young'], top: [], young: ['top'] })
+    expect(run.jobs.old.id < run.jobs.young.id).toBe(true)
+    const [cancelling, client, blocker] = [await run.begin(), await run.begin(), await database.connect()]
+    await blocker.query('select pg_advisory_lock($1)', [BARRIER])
+    const answers = await weakened(database, [PAUSED, ...weaknesses], async () => {
+      const ended = async (tx: TestClient, call: Promise<unknown>) => {
+        const answer = await call.catch((error: { code: string }) => error.code)
+        await tx.query('commit')
+        return answer
+      }
+      const cancelled = ended(cancelling, run.producer.cancel(run.jobs.young, { tx: cancelling }))
+      await waitsForLock(database, cancelling)
+      const done = ended(client, other(run, client))
+      await waitsForLock(database, client)
+      await blocker.query('select pg_advisory_unlock($1)', [BARRIER])
+      return Promise.all([cancelled, done])
+    })
+    return { run, answers }
+  }
+  type Run = Awaited<ReturnType<typeof running<'old' | 'top' | 'young'>>>
+
+  const complete = async ({ worker, claimOf }: Run, client: TestClient) => {
+    const { id, lease_token } = claimOf('top')
+    await client.query("select set_config('longshore_run.lease', $1, true)", [lease_token])
+    const { rows } = await client.query('select longshore.complete($1, $2, $3, null) as answer', [
+      worker.id,
+      id,
+      lease_token,
+    ])
+    return rows[0].answer
+  }
+
+  it('[S13] [X4] a completion transaction lets go of it in time, and both are done', async () => {
+    const { run, answers } = await race([], complete)
+    expect(answers).toEqual(['cancelled', `completed ${run.group.id}`])
+    expect(await run.states()).toEqual({ top: 'succeeded', young: 'cancelled', old: 'dependency_failed' })
+  })
+
+  it('[S13] (red) one that does not let go is a deadlock', async () => {
+    const holding = { name: 'pass_on_patiently', remove: "'100ms'", replacement: "'20s'" }
+    const { answers } = await race([holding], complete)
+    expect(answers).toContain('40P01')
+  })
+
+  it('[S13] a cancel of the whole group lets go of it in time, and both are done', async () => {
+    const { run, answers } = await race([], ({ producer, group }, tx) => producer.cancelGroup(group, { tx }))
+    expect(answers).toEqual(['cancelled', 'cancelling'])
+    expect(await run.settle(['top'])).toEqual([])
+    expect(await run.states()).toEqual({ top: 'cancelled', young: 'cancelled', old: 'dependency_failed' })
   })
 })
 
