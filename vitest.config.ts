@@ -44,7 +44,12 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'through redis',
-          include: [...BOTH_PATHS, 'test/crash/limits-hold.test.ts', 'test/crash/worker-dies.test.ts'],
+          include: [
+            ...BOTH_PATHS,
+            'test/crash/graphs-hold.test.ts',
+            'test/crash/limits-hold.test.ts',
+            'test/crash/worker-dies.test.ts',
+          ],
           provide: { dispatch: 'redis' },
         },
       },

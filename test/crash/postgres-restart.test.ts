@@ -1,6 +1,7 @@
+import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Store, startPostgres } from '../../src/dev/index.ts'
-import { createProducer, createWorker, defineTask, type JobRef, migrate } from '../../src/index.ts'
+import { audit, createProducer, createWorker, defineTask, type JobRef, migrate } from '../../src/index.ts'
 import { counter } from '../support/signals.ts'
 
 let postgres: Store
@@ -40,6 +41,37 @@ describe('Postgres killed and started again', () => {
     for (const ref of acknowledged) {
       expect(await producer.waitFor(ref, { timeout: '20s' })).toMatchObject({ state: 'succeeded' })
     }
+    await worker.stop()
+    await producer.close()
+  }, 60_000)
+
+  it('[S3] [S10] in the middle of graphs: each of them is run to its end, in order', async () => {
+    const task = defineTask<number>({ name: 'part' })
+    const producer = createProducer({ postgres: postgres.url })
+    const done = counter()
+    const worker = createWorker({ postgres: postgres.url, handlers: [task.handle(() => done.add())] })
+    const groups = []
+    for (let n = 0; n < 20; n++) {
+      const group = producer.group()
+      const top = group.add(task, 0)
+      const middle = Array.from({ length: 20 }, (_, at) =>
+        group.add(task, at, { after: top, workflow: `w${at % 2}` }),
+      )
+      group.add(task, 0, { after: middle })
+      await group.submit()
+      groups.push(group)
+    }
+    await worker.start()
+    await done.reached(100)
+    await postgres.kill()
+    await postgres.restart()
+    for (const group of groups) {
+      const ended = await producer.waitForGroup(group, { timeout: '30s' })
+      expect(ended).toMatchObject({ state: 'complete', counts: { succeeded: 22 } })
+    }
+    expect(
+      await audit(new pg.Pool({ connectionString: postgres.url, max: 1, allowExitOnIdle: true })),
+    ).toEqual([])
     await worker.stop()
     await producer.close()
   }, 60_000)

@@ -16,3 +16,13 @@ export const tenant = defineTask<number>({
 })
 /** Kills its process. */
 export const poison = defineTask<number>({ name: 'poison', retry: { maxRescues: 2 } })
+/** How a part of a graph goes: `complete` writes its id to the table `effects` and ends its job in one transaction. */
+export interface PartPlan {
+  ms: number
+  way: 'succeed' | 'fail' | 'flaky' | 'complete'
+}
+/** One of a graph. Has tries enough for every fault of a test. */
+export const part = defineTask<PartPlan>({
+  name: 'part',
+  retry: { attempts: 100, maxRescues: 100, backoff: { type: 'fixed', delay: 0 } },
+})

@@ -4,8 +4,8 @@
  */
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
-import { createWorker, type WorkerOptions } from '../../src/index.ts'
-import { nap, noops, poison, tenant, wait } from './process-tasks.ts'
+import { createWorker, NonRetryableError, type WorkerOptions } from '../../src/index.ts'
+import { nap, noops, part, poison, tenant, wait } from './process-tasks.ts'
 
 const NAP_MS = 30
 const TENANT_MS = 3
@@ -24,6 +24,15 @@ const worker = createWorker({
     tenant.handle(async ({ payload, attempt }) => {
       await pause(TENANT_MS)
       if (payload % 7 === 0 && attempt === 1) throw new Error('now and then')
+    }),
+    part.handle(async ({ id, payload, attempt }, ctx) => {
+      await pause(payload.ms)
+      if (payload.way === 'fail') throw new NonRetryableError('as planned')
+      if (payload.way === 'flaky' && attempt === 1) throw new Error('now and then')
+      if (payload.way === 'complete')
+        await ctx.complete(async tx => {
+          await tx.query('insert into effects (job_id) values ($1)', [id])
+        })
     }),
     poison.handle(() => process.kill(process.pid, 'SIGKILL')),
   ],
