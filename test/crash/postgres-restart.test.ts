@@ -69,9 +69,10 @@ describe('Postgres killed and started again', () => {
       const ended = await producer.waitForGroup(group, { timeout: '30s' })
       expect(ended).toMatchObject({ state: 'complete', counts: { succeeded: 22 } })
     }
-    expect(
-      await audit(new pg.Pool({ connectionString: postgres.url, max: 1, allowExitOnIdle: true })),
-    ).toEqual([])
+    const client = new pg.Client(postgres.url)
+    await client.connect()
+    expect(await audit({ query: (text, values) => client.query(text, values) })).toEqual([])
+    await client.end()
     await worker.stop()
     await producer.close()
   }, 60_000)
