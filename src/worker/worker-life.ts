@@ -9,7 +9,6 @@ import type { JobId } from '../job/job-id.ts'
 import type { Handler } from '../job/task.ts'
 import { completeJob } from '../postgres/complete-job.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
-import { closeGroups } from '../postgres/groups.ts'
 import { startHeartbeat } from '../postgres/heartbeat.ts'
 import { type Listener, openListener } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
@@ -36,10 +35,10 @@ import { openRedis } from '../redis/open-redis.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
-import { naturalBatch } from '../runtime/natural-batch.ts'
 import { createWakeUp } from '../runtime/wake-up.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
+import { createGroupEnds } from './group-ends.ts'
 import { createLeaseChecks } from './lease-checks.ts'
 import { createRedisPath, type RedisPath } from './redis-path.ts'
 import { Run, type RunSettings } from './run-job.ts'
@@ -67,7 +66,6 @@ const COMPLETE_CONNECTIONS = 5
 /** How soon a cancelled job that is not known yet is looked for again. */
 const CANCEL_LOOK_MS = 250
 const MOST_KNOWN_LANES = 10_000
-const MOST_GROUPS = 1000
 const PARENTS_PAGE = 1000
 /** A relay that leads is heard by then; a worker that hears none goes straight to Postgres. */
 const FIRST_BEAT_MS = 700
@@ -304,20 +302,12 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
   })
   inside = earlier?.handOver(handlerReturned) ?? 0
+  const groupEnds = createGroupEnds(pool, schema, logger)
   const exchange = async (outcomes: readonly Outcome[], limit: number, named?: Named) => {
     const answer = await settleAndClaim(pool, schema, workerId, outcomes, limit, named)
     for (const group of answer.groups) groupEnds.add(group)
     return answer
   }
-  /** Whether a group has ended is seen only after the commit of what ended its last jobs. The upkeep finds what is missed. */
-  const groupEnds = naturalBatch<string>({
-    inFlight: 1,
-    maxItems: MOST_GROUPS,
-    send: groups =>
-      closeGroups(pool, schema, [...new Set(groups)]).catch(error =>
-        logger.info({ err: error }, 'could not write the end of groups; the upkeep does'),
-      ),
-  })
   const loop = createExchangeLoop({
     settings: given.settings,
     taken: inside,

@@ -5,6 +5,7 @@
 import { type EdgePolicy, type JobRef, LongshoreError, type Producer } from '../../src/index.ts'
 import type { TestDatabase } from './database.ts'
 import { type PartPlan, part } from './process-tasks.ts'
+import { eventually } from './signals.ts'
 
 export type Random = () => number
 
@@ -64,9 +65,13 @@ export class GraphLoad {
       order.push(...ids)
     }
     for (let acts = 0; !isOver(); acts++) {
-      if (acts % 8 === 0 && (await this.left()) > MOST_LEFT)
-        await new Promise(resolve => setTimeout(resolve, 20))
-      else await user.act()
+      if (acts % 8 === 0)
+        await eventually(
+          'few jobs are left',
+          async () => isOver() || (await this.left()) <= MOST_LEFT,
+          60_000,
+        )
+      if (!isOver()) await user.act()
     }
   }
 
