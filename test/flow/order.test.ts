@@ -75,8 +75,10 @@ describe('the order of claims', () => {
     if (takes) {
       // A take is a step of its own, and decides; claims that follow two takes may pass each other on their way.
       const rank = new Map(order.map((id, n) => [id, n]))
-      expect(takes.ids.length).toBeGreaterThan(5000)
-      expect(takes.ids).toEqual([...takes.ids].sort((a, b) => (rank.get(a) ?? 0) - (rank.get(b) ?? 0)))
+      // The first of an id: what a direct claim of the beginning had locked is put back, taken again, and found to be gone.
+      const taken = [...new Set(takes.ids)]
+      expect(taken.length).toBeGreaterThan(5000)
+      expect(taken).toEqual([...taken].sort((a, b) => (rank.get(a) ?? 0) - (rank.get(b) ?? 0)))
       return
     }
     expect(overtaken(runs, order)).toEqual([])
