@@ -1,6 +1,6 @@
 /**
  * The worker: claims jobs, runs them, settles them. Options are checked here; `worker-life.ts` is one life of it,
- * `succession.ts` what follows when one has died, `exchange-loop.ts` the traffic with Postgres, `run-job.ts` one run, `wake-up.ts` how it learns of new jobs.
+ * `succession.ts` what follows when one has died, `exchange-loop.ts` the traffic with Postgres, `runs.ts` what it runs, `run-job.ts` one run.
  */
 import { hostname } from 'node:os'
 import { checkList, checkOptions, checkWhole } from '../job/check-options.ts'

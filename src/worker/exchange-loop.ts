@@ -17,8 +17,8 @@ export interface ExchangeLoop {
   /** A handler has returned: its permit is free. */
   freePermit(): void
   stopClaiming(): void
-  /** Claim nothing until this is taken back; what is under way still comes. */
-  holdClaims(isHeld: boolean): void
+  /** Claim nothing until each reason is taken back; what is under way still comes. */
+  holdClaims(reason: HoldReason, isHeld: boolean): void
   /** Resolves when every outcome is settled and no call is under way. */
   idle(): Promise<void>
   /** Resolves when the calls that are under way now have been answered, and their jobs handed on. */
@@ -26,6 +26,9 @@ export interface ExchangeLoop {
   /** Gives up whatever is not settled. */
   close(): void
 }
+
+/** `alone`: a job must run by itself. `drained`: somebody wants this worker to take no more. */
+export type HoldReason = 'alone' | 'drained'
 
 const IN_FLIGHT = 2
 const MOST_OUTCOMES = 1000
@@ -69,7 +72,7 @@ export function createExchangeLoop(options: {
   let hasBacklog = false // the last claim came back full
   let mustLook = false
   let isClaiming = true
-  let isHeld = false
+  const holds = new Set<HoldReason>()
   let lookAgain: NodeJS.Timeout | undefined
   let busyLooks = 0 // in a row
   let isClosed = false
@@ -90,7 +93,7 @@ export function createExchangeLoop(options: {
 
   const pump = () => {
     while (calls < IN_FLIGHT && !pausedUntil) {
-      const free = isClaiming && !isHeld ? settings.maxConcurrentTasks - taken - reserved : 0
+      const free = isClaiming && holds.size === 0 ? settings.maxConcurrentTasks - taken - reserved : 0
       const limit = Math.max(0, Math.min(free, batch))
       const wantsJobs = limit > 0 && (mustLook || hasBacklog)
       if (outcomes.length === 0 && !wantsJobs) break
@@ -104,7 +107,7 @@ export function createExchangeLoop(options: {
     }
     if (calls > 0 || outcomes.length > 0) return
     if (busy.length === 0 && !busyTimer) for (const resolve of onSettled.splice(0)) resolve()
-    if (!isClaiming || isHeld || pausedUntil) return
+    if (!isClaiming || holds.size > 0 || pausedUntil) return
     if (taken < settings.maxConcurrentTasks) options.onIdle()
     else options.onFull()
   }
@@ -240,9 +243,9 @@ export function createExchangeLoop(options: {
       isClaiming = false
       schedule()
     },
-    holdClaims(held) {
-      isHeld = held
-      if (!held) mustLook = true
+    holdClaims(reason, isHeld) {
+      if (isHeld) holds.add(reason)
+      else if (holds.delete(reason)) mustLook = true
       schedule()
     },
     async answered() {
