@@ -6,6 +6,7 @@ import { LongshoreError } from '../job/errors.ts'
 import { addCancelCommand } from './cancel.ts'
 import { addDevCommand } from './dev.ts'
 import { addDoctorCommand } from './doctor.ts'
+import { addDrainCommands } from './drain.ts'
 import { addExplainCommand } from './explain.ts'
 import { addGroupsCommand } from './groups.ts'
 import { addMigrateCommand } from './migrate.ts'
@@ -30,6 +31,7 @@ const program = new Command('longshore')
 addCancelCommand(program)
 addExplainCommand(program)
 addDoctorCommand(program)
+addDrainCommands(program)
 addGroupsCommand(program)
 addMigrateCommand(program)
 addPropertiesCommand(program)

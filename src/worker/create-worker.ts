@@ -71,6 +71,14 @@ export interface Worker {
   /** Claims no more, lets running jobs end within the deadline, gives back what does not, and closes. */
   stop(options?: StopOptions): Promise<void>
   /**
+   * It claims nothing from now on, until `resume()` or a stop; what runs goes on. Resolves when the last claim has been
+   * answered. `longshore drain` does the same from outside.
+   */
+  drain(): Promise<void>
+  /** It claims again. */
+  resume(): Promise<void>
+  readonly isDrained: boolean
+  /**
    * It has these properties from now on, also after a later `start()`. Resolves when it claims no more jobs by what it
    * had before; those that it has claimed are run.
    */
@@ -179,12 +187,24 @@ export function createWorker(options: WorkerOptions): Worker {
   let lives: Lives | undefined
   let lastChange: Promise<unknown> = Promise.resolve()
 
-  const changeProperties = async (had: Pick<WorkerFacts, 'properties' | 'constraintTags'>) => {
+  /** One after another, so that the last call wins. */
+  const change = (make: (running: Lives | undefined) => Promise<void>): Promise<void> => {
+    const changed = lastChange.then(async () => {
+      const running = await life?.catch(() => undefined)
+      await withRetry(() => make(running), { ...PAUSES, isTransient: isTransientError })
+    })
+    lastChange = changed.catch(() => undefined) // whoever asked is told
+    return changed
+  }
+
+  const changeProperties = async (
+    running: Lives | undefined,
+    had: Pick<WorkerFacts, 'properties' | 'constraintTags'>,
+  ) => {
     const { properties, constraintTags } = facts
-    const running = await life?.catch(() => undefined)
     Object.assign(facts, had)
     try {
-      await withRetry(async () => running?.setProperties(had), { ...PAUSES, isTransient: isTransientError })
+      await running?.setProperties(had)
     } catch (error) {
       Object.assign(facts, { properties, constraintTags })
       throw error
@@ -211,12 +231,14 @@ export function createWorker(options: WorkerOptions): Worker {
     get path() {
       return lives?.path ?? 'direct'
     },
+    drain: () => change(async running => running?.drain(true)),
+    resume: () => change(async running => running?.drain(false)),
+    get isDrained() {
+      return lives?.isDrained ?? false
+    },
     async setProperties(properties) {
       const had = { properties: { ...properties }, constraintTags: constraintTags(properties) }
-      // One after another, so that the last call wins.
-      const change = lastChange.then(() => changeProperties(had))
-      lastChange = change.catch(() => undefined) // whoever asked is told
-      await change
+      await change(running => changeProperties(running, had))
     },
   }
 }
