@@ -6,19 +6,37 @@ import { checkOptions, shown } from '../job/check-options.ts'
 import type { ErrorCode } from '../job/errors.ts'
 import { type Problem, refuse, toProblems } from './problems.ts'
 import {
+  type BALANCE_STRATEGIES,
   type Command,
   configSchema,
   entriesOf,
+  type SCHEDULE_MODES,
   type Section,
   type Setting,
   type SettingsOf,
 } from './settings.ts'
 
-export type WorkerSettings = Pick<
-  SettingsOf<'worker'>,
-  'maxConcurrentTasks' | 'claimBatchSize' | 'pollIntervalMs'
->
-export type ScheduleSettings = Pick<SettingsOf<'relay'>, 'scheduleMode' | 'balanceStrategy' | 'fanoutWidth'>
+export interface WorkerSettings {
+  /** Jobs that run at once in one worker. Default 1000. */
+  maxConcurrentTasks: number
+  /** Jobs in one claim; under a backlog it grows within the free permits. Default 50. */
+  claimBatchSize: number
+  /** How often an idle worker looks by itself; a wake-up ends the wait. Default 100. */
+  pollIntervalMs: number
+  /** Claims are halved while more than this share of the memory is used: of the heap, or of the control group or machine. Default 0.8. */
+  memoryThreshold: number
+  /** Claims shrink to 70 % while the p99 of handlers' durations is above this; without it they do not. */
+  latencyThresholdMs?: number | undefined
+}
+
+export interface ScheduleSettings {
+  /** `fanout`: a ready job is copied to every worker that may run it; `balanced`: to one. Default `'fanout'`. */
+  scheduleMode: (typeof SCHEDULE_MODES)[number]
+  /** To which one: that with the fewest jobs queued and running, one after another, or any. Default `'least-queue'`. */
+  balanceStrategy: (typeof BALANCE_STRATEGIES)[number]
+  /** To how many workers fanout copies at most, by the strategy; 0: to all that may run it. Default 0. */
+  fanoutWidth: number
+}
 
 export interface ConfigFile {
   readonly path: string

@@ -35,15 +35,28 @@ function checkedBy<T>(check: (value: unknown) => T): z.ZodType<T> {
 
 const asItIs = (text: string): string => text
 
+const toNumber = (text: string): unknown =>
+  text.trim() === '' || Number.isNaN(Number(text)) ? text : Number(text)
+
 export function whole(least: number, most: number): Kind<number> {
   return {
     schema: z.int().min(least).max(most),
     takes: '<n>',
     rule: `must be a whole number from ${least} to ${most}`,
-    fromText: text => (text.trim() === '' || Number.isNaN(Number(text)) ? text : Number(text)),
+    fromText: toNumber,
     show: String,
     showWrong: shown,
   }
+}
+
+/** A part of a whole. */
+export const share: Kind<number> = {
+  schema: z.number().gt(0).max(1),
+  takes: '<share>',
+  rule: 'must be a number above 0, at most 1',
+  fromText: toNumber,
+  show: String,
+  showWrong: shown,
 }
 
 /** In milliseconds, however it was written. */

@@ -11,6 +11,7 @@ import {
   oneOf,
   pairToText,
   properties,
+  share,
   text,
   urls,
   whole,
@@ -113,6 +114,16 @@ const worker = {
   pollIntervalMs: setting(whole(1, 3_600_000), 100, {
     env: 'POLL_INTERVAL_MS',
     about: 'how often an idle worker looks by itself; a wake-up ends the wait',
+  }),
+  memoryThreshold: setting(share, 0.8, {
+    env: 'MEMORY_THRESHOLD',
+    about:
+      'claims are halved while more than this share of the heap, or of the control group or machine, is used',
+  }),
+  latencyThresholdMs: optional(whole(1, 86_400_000), {
+    env: 'LATENCY_THRESHOLD_MS',
+    about: "claims shrink to 70 % while the p99 of handlers' durations is above this",
+    unset: 'they do not shrink',
   }),
   lease: setting(duration('100ms', '1h'), 15_000, {
     env: 'LONGSHORE_LEASE',

@@ -19,8 +19,10 @@ import { isTransientError } from '../postgres/transient-error.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readOptions, type WorkerSettings } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
+import { createMemoryGauge } from '../runtime/memory.ts'
 import { checkAll } from '../runtime/problems.ts'
 import { withRetry } from '../runtime/retry.ts'
+import { Meter } from './meter.ts'
 import { beginLives, type Lives } from './succession.ts'
 import { beginLife } from './worker-life.ts'
 
@@ -94,6 +96,8 @@ const KNOWN = Object.keys({
   maxConcurrentTasks: true,
   claimBatchSize: true,
   pollIntervalMs: true,
+  memoryThreshold: true,
+  latencyThresholdMs: true,
   abortGrace: true,
   lease: true,
   stall: true,
@@ -125,6 +129,9 @@ export function createWorker(options: WorkerOptions): Worker {
     leaseMs: settings.lease,
   }
 
+  const meter = new Meter()
+  const memory = createMemoryGauge()
+
   const begin = async (): Promise<Lives> => {
     const pool = openPool(postgres, CONNECTIONS, error =>
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
@@ -150,6 +157,8 @@ export function createWorker(options: WorkerOptions): Worker {
               abortGraceMs,
               maxResultBytes,
               stallMs,
+              meter,
+              memory,
               logger,
             },
             earlier,

@@ -34,6 +34,7 @@ import { createCompletions } from './completions.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
 import { createGroupEnds } from './group-ends.ts'
 import { createLeaseChecks } from './lease-checks.ts'
+import type { Meter } from './meter.ts'
 import { createRedisPath, type RedisPath } from './redis-path.ts'
 import { createRuns } from './runs.ts'
 
@@ -71,6 +72,8 @@ export interface LifeOptions {
   abortGraceMs: number
   maxResultBytes: number
   stallMs: number
+  meter: Meter
+  memory: () => number
   logger: Logger
 }
 
@@ -96,6 +99,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     settings: {
       abortGraceMs: given.abortGraceMs,
       maxResultBytes: given.maxResultBytes,
+      meter: given.meter,
       logger,
       complete: async (job, work) => {
         const { completion, group } = await completions.complete(job, work)
@@ -156,6 +160,11 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       else wakeUp.onIdle()
     },
     onFull: () => wakeUp.onFull(),
+    pressure: () => ({
+      memory: given.memory(),
+      p99Ms: given.settings.latencyThresholdMs === undefined ? 0 : given.meter.p99Ms(),
+    }),
+    meter: given.meter,
     logger,
   })
 

@@ -28,6 +28,7 @@ describe('the settings of a command', () => {
       maxConcurrentTasks: 1000,
       claimBatchSize: 50,
       pollIntervalMs: 100,
+      memoryThreshold: 0.8,
       lease: 15_000,
       stopDeadline: 30_000,
     })
