@@ -63,7 +63,7 @@ const SECOND = { limit: 'memory.max', used: 'memory.current', files: 'inactive_f
 const NO_LIMIT = 2 ** 60
 
 /** The groups that this process is in, with those above: a limit holds for everything below it. */
-export function controlGroups(root: string): ControlGroup[] {
+function controlGroups(root: string): ControlGroup[] {
   const lines = (textOf(join(root, 'proc/self/cgroup')) ?? '').split('\n')
   return lines.flatMap(line => {
     const [, controllers = '', path = ''] = /^\d+:([^:]*):(.*)$/.exec(line) ?? []
