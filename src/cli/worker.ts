@@ -18,6 +18,7 @@ interface Options extends DatabaseOptions {
   maxConcurrentTasks?: number
   claimBatchSize?: number
   pollIntervalMs?: number
+  maxThreads?: number
   lease?: string
 }
 
@@ -39,6 +40,11 @@ export function addWorkerCommand(program: Command): void {
     .option(
       '--poll-interval-ms <n>',
       'fall-back interval of an idle worker (POLL_INTERVAL_MS, default 100)',
+      Number,
+    )
+    .option(
+      '--max-threads <n>',
+      'threads for tasks that ask for one (MAX_THREADS, default: processors)',
       Number,
     )
     .option(
@@ -100,7 +106,7 @@ async function loadHandlers(module: string): Promise<Handler[]> {
   })) as { default?: unknown; handlers?: unknown }
   const handlers = loaded.handlers ?? loaded.default
   const isHandler = (value: unknown): value is Handler =>
-    typeof value === 'object' && value !== null && 'task' in value && 'run' in value
+    typeof value === 'object' && value !== null && 'task' in value && ('run' in value || 'module' in value)
   if (Array.isArray(handlers) && handlers.length > 0 && handlers.every(isHandler)) return handlers
   throw new LongshoreError(
     'CONFIG_INVALID',

@@ -1,4 +1,5 @@
 /** Owns settings that come from the environment: parsed once, at the edge, all problems told at once. */
+import { availableParallelism } from 'node:os'
 import { z } from 'zod'
 import { LongshoreError } from '../job/errors.ts'
 
@@ -9,11 +10,13 @@ const workerSettings = z.object({
   claimBatchSize: z.coerce.number().int().min(1).max(1000).default(50),
   /** How often an idle worker looks by itself; a wake-up ends the wait. */
   pollIntervalMs: z.coerce.number().int().min(1).max(3_600_000).default(100),
+  /** Threads for tasks with `isolate: 'thread'`; each runs one job at a time. Default: as many as there are processors. */
+  maxThreads: z.coerce.number().int().min(1).max(1024).default(availableParallelism),
 })
 
 export type WorkerSettings = z.infer<typeof workerSettings>
 
-/** Options win over `MAX_CONCURRENT_TASKS`, `CLAIM_BATCH_SIZE` and `POLL_INTERVAL_MS`, which win over the defaults. */
+/** Options win over `MAX_CONCURRENT_TASKS`, `CLAIM_BATCH_SIZE`, `POLL_INTERVAL_MS` and `MAX_THREADS`, which win over the defaults. */
 export function readWorkerSettings(
   options: { [K in keyof WorkerSettings]?: number | undefined },
   env: NodeJS.ProcessEnv = process.env,
@@ -22,6 +25,7 @@ export function readWorkerSettings(
     maxConcurrentTasks: options.maxConcurrentTasks ?? env['MAX_CONCURRENT_TASKS'],
     claimBatchSize: options.claimBatchSize ?? env['CLAIM_BATCH_SIZE'],
     pollIntervalMs: options.pollIntervalMs ?? env['POLL_INTERVAL_MS'],
+    maxThreads: options.maxThreads ?? env['MAX_THREADS'],
   })
   if (parsed.success) return parsed.data
   const problems = parsed.error.issues.map(issue => `${issue.path.join('.')}: ${issue.message}`)

@@ -22,6 +22,7 @@ import { readWorkerSettings, type WorkerSettings } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
 import { beginLives, type Lives } from './succession.ts'
+import { createThreadPool } from './thread-pool.ts'
 import { beginLife } from './worker-life.ts'
 
 export interface WorkerOptions extends Partial<WorkerSettings> {
@@ -53,6 +54,8 @@ export interface WorkerOptions extends Partial<WorkerSettings> {
   lease?: Duration
   /** How long the event loop may be blocked before the beats stop, 100 ms to 1 d. Default `'5m'`. */
   stall?: Duration
+  /** Largest heap of a thread in MB, for tasks with `isolate: 'thread'`: a job that needs more fails. Default: none of its own. */
+  threadMemoryMb?: number
   /** Largest result in bytes of JSON, at most 4 MiB. Default 256 KiB. */
   maxResultBytes?: number
   logger?: Logger
@@ -80,6 +83,10 @@ export interface Worker {
 /** Two exchanges under way, and one for what comes between. */
 const CONNECTIONS = 3
 const PAUSES = { firstMs: 100, maxMs: 1000, maxTries: 5 }
+/** Making a thread costs tens of milliseconds, keeping one a few MB. */
+const THREAD_IDLE_MS = 30_000
+const LEAST_THREAD_MB = 8
+const MOST_THREAD_MB = 1_048_576
 const MOST_RESULT_BYTES = 4 * 1024 * 1024
 const MOST_HANDLERS = 10_000
 const MOST_LABELS = 1000
@@ -95,6 +102,8 @@ const KNOWN = Object.keys({
   maxConcurrentTasks: true,
   claimBatchSize: true,
   pollIntervalMs: true,
+  maxThreads: true,
+  threadMemoryMb: true,
   abortGrace: true,
   lease: true,
   stall: true,
@@ -117,6 +126,9 @@ export function createWorker(options: WorkerOptions): Worker {
   if (typeof postgres !== 'string') portableConfig(postgres) // throws
   const maxResultBytes = options.maxResultBytes ?? 256 * 1024
   checkWhole('CONFIG_INVALID', 'maxResultBytes', maxResultBytes, 1, MOST_RESULT_BYTES)
+  const { threadMemoryMb } = options
+  if (threadMemoryMb !== undefined)
+    checkWhole('CONFIG_INVALID', 'threadMemoryMb', threadMemoryMb, LEAST_THREAD_MB, MOST_THREAD_MB)
   const tasks = options.handlers.map(handler => handler.task)
   const facts: WorkerFacts = {
     name: checkLabel('name', options.name ?? `${hostname().slice(0, 150)}:${process.pid}`, 200),
@@ -129,10 +141,21 @@ export function createWorker(options: WorkerOptions): Worker {
   }
 
   const begin = async (): Promise<Lives> => {
+    const threads = createThreadPool({
+      maxThreads: settings.maxThreads,
+      memoryMb: threadMemoryMb,
+      abortGraceMs,
+      idleMs: THREAD_IDLE_MS,
+    })
     const pool = openPool(postgres, CONNECTIONS, error =>
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
     )
+    const close = async () => {
+      await threads.close()
+      await pool.end()
+    }
     try {
+      await threads.check(isolated(options.handlers))
       await withRetry(() => checkDatabase(pool, schema), { ...PAUSES, isTransient: isTransientError })
       const deployment = await withRetry(() => readDeployment(pool, schema), {
         ...PAUSES,
@@ -150,6 +173,7 @@ export function createWorker(options: WorkerOptions): Worker {
               facts,
               settings,
               handlers,
+              threads,
               abortGraceMs,
               maxResultBytes,
               stallMs,
@@ -157,11 +181,11 @@ export function createWorker(options: WorkerOptions): Worker {
             },
             earlier,
           ),
-        onEnd: () => pool.end(),
+        onEnd: close,
         logger,
       })
     } catch (error) {
-      await pool.end()
+      await close()
       throw error
     }
   }
@@ -222,7 +246,7 @@ function byTask(handlers: readonly Handler[]): Map<string, Handler> {
   checkList('CONFIG_INVALID', 'handlers', handlers, MOST_HANDLERS)
   const found = new Map<string, Handler>()
   for (const handler of handlers) {
-    if (typeof handler?.run !== 'function') {
+    if (typeof handler?.run !== 'function' && typeof handler?.module !== 'string') {
       throw new LongshoreError(
         'CONFIG_INVALID',
         'each of `handlers` must be made by task.handle(async job => { … })',
@@ -235,6 +259,9 @@ function byTask(handlers: readonly Handler[]): Map<string, Handler> {
   }
   return found
 }
+
+const isolated = (handlers: readonly Handler[]) =>
+  handlers.flatMap(({ task, module }) => (module ? [{ task: task.name, module }] : []))
 
 function toMsWithin(duration: Duration, what: string, least: number, most: number): number {
   const ms = toMs(duration, what)

@@ -36,6 +36,7 @@ import { createGroupEnds } from './group-ends.ts'
 import { createLeaseChecks } from './lease-checks.ts'
 import { createRedisPath, type RedisPath } from './redis-path.ts'
 import { createRuns } from './runs.ts'
+import type { ThreadPool } from './thread-pool.ts'
 
 export interface WorkerLife {
   readonly workerId: number
@@ -68,6 +69,7 @@ export interface LifeOptions {
   facts: WorkerFacts
   settings: WorkerSettings
   handlers: ReadonlyMap<string, Handler>
+  threads: ThreadPool
   abortGraceMs: number
   maxResultBytes: number
   stallMs: number
@@ -93,6 +95,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     handlers: given.handlers,
     lanes: await readLanes(pool, schema, { tasks: given.facts.tasks }),
     loop: () => loop,
+    threads: given.threads,
     settings: {
       abortGraceMs: given.abortGraceMs,
       maxResultBytes: given.maxResultBytes,

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { describe, expect, it } from 'vitest'
 import { readWorkerSettings } from '../../src/runtime/config.ts'
 
@@ -7,15 +8,17 @@ describe('worker settings', () => {
       maxConcurrentTasks: 1000,
       claimBatchSize: 50,
       pollIntervalMs: 100,
+      maxThreads: availableParallelism(),
     })
   })
 
   it('take options before the environment before the defaults', () => {
-    const env = { MAX_CONCURRENT_TASKS: '5', CLAIM_BATCH_SIZE: '6' }
+    const env = { MAX_CONCURRENT_TASKS: '5', CLAIM_BATCH_SIZE: '6', MAX_THREADS: '3' }
     expect(readWorkerSettings({ claimBatchSize: 7 }, env)).toEqual({
       maxConcurrentTasks: 5,
       claimBatchSize: 7,
       pollIntervalMs: 100,
+      maxThreads: 3,
     })
   })
 

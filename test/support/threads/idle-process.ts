@@ -1,0 +1,7 @@
+/** A process with nothing but a thread that has loaded a TypeScript module and is idle: it ends by itself. */
+import { createThreadPool } from '../../../src/worker/thread-pool.ts'
+
+const pool = createThreadPool({ maxThreads: 1, memoryMb: undefined, abortGraceMs: 0, idleMs: 3_600_000 })
+const module = new URL('../../../examples/count-primes.ts', import.meta.url).href
+await pool.check([{ task: 'count-primes', module }])
+process.stdout.write('loaded.\n')
