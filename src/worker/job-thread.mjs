@@ -8,7 +8,8 @@
  * Tells:  { event: 'loaded' } | { event: 'not loaded', problem } | { event: 'returned', value } | { event: 'threw', thrown }
  *         | { event: 'refused', problem } | { event: 'crashed', origin, thrown } | { event: 'asked', call, id, question }
  */
-import { fileURLToPath } from 'node:url'
+import nodeModule, { createRequire } from 'node:module'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { inspect, types } from 'node:util'
 import { isMainThread, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 
@@ -57,7 +58,7 @@ function serve(given) {
 
   const load = async module => {
     try {
-      const { default: exported } = await import(module)
+      const { default: exported } = await importHere(module)
       // CommonJS that was compiled from `export default` has it one level down.
       const handler = exported?.default ?? exported
       if (typeof handler !== 'function')
@@ -95,6 +96,24 @@ function serve(given) {
   process.on('uncaughtExceptionMonitor', (thrown, origin) =>
     tell({ event: 'crashed', origin, thrown: pack(thrown) }),
   )
+}
+
+/**
+ * Where Node has no `registerHooks`, a thread does not inherit tsx from its process: it is started here. It is looked for from the
+ * module, since longshore does not depend on it; beside what `require` finds lies the build that works in a thread.
+ */
+let tsx
+async function importHere(module) {
+  const flags = [...process.execArgv, process.env.NODE_OPTIONS ?? '']
+  const hasTsx = flags.some(flag => /\btsx\b/.test(flag)) && !nodeModule.registerHooks
+  if (hasTsx && /\.[mc]?tsx?$/.test(module)) {
+    const found = createRequire(module)
+      .resolve('tsx/esm/api')
+      .replace(/\.cjs$/, '.mjs')
+    tsx ??= import(pathToFileURL(found).href).then(api => api.register())
+    await tsx
+  }
+  return import(module)
 }
 
 /** What a handler is given beside its job. What it asks for or reports to the parent goes through `ask`. */
