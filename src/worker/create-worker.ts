@@ -146,6 +146,7 @@ export function createWorker(options: WorkerOptions): Worker {
       memoryMb: threadMemoryMb,
       abortGraceMs,
       idleMs: THREAD_IDLE_MS,
+      logger,
     })
     const pool = openPool(postgres, CONNECTIONS, error =>
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),

@@ -2,6 +2,7 @@
  * Owns the parent's side of one thread that runs handlers: it loads a module, runs one job at a time, and whatever ends the thread
  * fails only what it was doing. See job-thread.mjs for the other side.
  */
+import { setTimeout as pause } from 'node:timers/promises'
 import { Worker as Thread } from 'node:worker_threads'
 import { LongshoreError } from '../job/errors.ts'
 import { messageOf } from '../job/stored-error.ts'
@@ -16,7 +17,7 @@ export interface JobThread {
   load(module: string): Promise<void>
   /** What the handler returns or throws. When the run's signal fires, so does the handler's; after the grace the thread is ended. */
   run(run: Run, module: string, job: RunningJob<unknown>): Promise<unknown>
-  /** Ends it, whatever it does. Resolves when it is gone. */
+  /** Ends it, whatever it does. Resolves when it is gone, or cannot be interrupted. */
   end(): Promise<void>
 }
 
@@ -24,7 +25,8 @@ export interface ThreadOptions {
   /** Largest heap of old objects; undefined: what V8 thinks right. */
   memoryMb: number | undefined
   abortGraceMs: number
-  onExit: () => void
+  /** With the reason if it died while it had nothing to do: nobody else is told. */
+  onExit: (unheard?: LongshoreError) => void
 }
 
 type Told =
@@ -40,6 +42,8 @@ type Question = { what: 'group' } | { what: 'parents'; task: string | null; afte
 
 /** A module that waits for something at its top level would hold its thread for ever. */
 const LOAD_MS = 30_000
+/** Native code cannot be interrupted: a thread inside it is left behind. */
+const END_MS = 2000
 
 export function openThread(options: ThreadOptions): JobThread {
   const abortedCall = new Int32Array(new SharedArrayBuffer(4))
@@ -69,8 +73,9 @@ export function openThread(options: ThreadOptions): JobThread {
       hasEnded ? 'was ended' : (crash?.how ?? `was ended by process.exit(${code})`),
       crash?.error,
     )
+    const isUnheard = !waiting && !hasEnded
     settle(waiting => waiting.reject(gone))
-    options.onExit()
+    options.onExit(isUnheard ? gone : undefined)
   })
 
   const onTold = (told: Told) => {
@@ -110,6 +115,7 @@ export function openThread(options: ThreadOptions): JobThread {
     new Promise<unknown>((resolve, reject) => {
       if (gone) return reject(gone)
       thread.postMessage(message)
+      crash = undefined // one that a handler of `uncaughtException` survived
       thread.ref()
       waiting = { resolve, reject }
     })
@@ -132,7 +138,8 @@ export function openThread(options: ThreadOptions): JobThread {
   const end = async () => {
     hasEnded = true
     thread.ref()
-    await thread.terminate()
+    await Promise.race([thread.terminate(), pause(END_MS, undefined, { ref: false })])
+    thread.unref()
   }
 
   return {

@@ -5,6 +5,7 @@
 import { LongshoreError } from '../job/errors.ts'
 import { messageOf } from '../job/stored-error.ts'
 import type { RunningJob } from '../job/task.ts'
+import type { Logger } from '../runtime/logger.ts'
 import { type JobThread, openThread } from './open-thread.ts'
 import type { Run } from './run-job.ts'
 
@@ -36,6 +37,7 @@ export function createThreadPool(options: {
   abortGraceMs: number
   /** How long a thread waits for the next job before it is ended. */
   idleMs: number
+  logger: Logger
 }): ThreadPool {
   /** Every thread that lives, and those that are on their way out. */
   const threads = new Set<JobThread>()
@@ -48,7 +50,9 @@ export function createThreadPool(options: {
   const open = (): JobThread => {
     const thread = openThread({
       ...options,
-      onExit: () => {
+      onExit: unheard => {
+        if (unheard)
+          options.logger.warn({ err: unheard }, 'a thread without a job died; it is replaced when needed')
         threads.delete(thread)
         clearTimeout(idle.get(thread))
         idle.delete(thread)

@@ -1,5 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { RunningJob } from '../../src/job/task.ts'
+import { createLogger } from '../../src/runtime/logger.ts'
 import type { Run } from '../../src/worker/run-job.ts'
 import { createThreadPool } from '../../src/worker/thread-pool.ts'
 import { eventually } from '../support/signals.ts'
@@ -8,7 +9,13 @@ import { spawnScript } from '../support/spawn-cli.ts'
 const module = new URL('../support/threads/jobs.mjs', import.meta.url).href
 
 function openPool(options: { idleMs: number }) {
-  const pool = createThreadPool({ maxThreads: 1, memoryMb: undefined, abortGraceMs: 0, ...options })
+  const pool = createThreadPool({
+    maxThreads: 1,
+    memoryMb: undefined,
+    abortGraceMs: 0,
+    ...options,
+    logger: createLogger('test'),
+  })
   onTestFinished(() => pool.close())
   /** Which thread runs a job. */
   const threadOf = async () => {

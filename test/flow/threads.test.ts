@@ -318,7 +318,7 @@ describe('a cancel', () => {
   })
 
   it('[S13] takes back a job that waits for a thread, and its permit is free', async () => {
-    const { producer, enqueue } = await begin(inThread(), { maxConcurrentTasks: 2 })
+    const { producer, enqueue, run } = await begin(inThread(), { maxConcurrentTasks: 2 })
     const [inside, end, never] = [newFile(), newFile(), newFile()]
     const first = await enqueue('spin', { inside, end })
     await made(inside)
@@ -329,6 +329,7 @@ describe('a cancel', () => {
     expect(await producer.waitFor(await producer.enqueue(inline, 1))).toMatchObject({ state: 'succeeded' })
     writeFileSync(end, '')
     expect(await producer.waitFor(first)).toMatchObject({ state: 'succeeded' })
+    expect(await run('thread')).toMatchObject({ state: 'succeeded' })
     expect(existsSync(never)).toBe(false)
   })
 })
