@@ -12,6 +12,10 @@ const workerSettings = z.object({
   pollIntervalMs: z.coerce.number().int().min(1).max(3_600_000).default(100),
   /** Threads for tasks with `isolate: 'thread'`; each runs one job at a time. Default: as many as there are processors. */
   maxThreads: z.coerce.number().int().min(1).max(1024).default(availableParallelism),
+  /** Claims are halved while more than this share of the memory is used: of the heap, or of the control group or machine. */
+  memoryThreshold: z.coerce.number().gt(0).max(1).default(0.8),
+  /** Claims shrink to 70 % while the p99 of handlers' durations is above this; without it they do not. */
+  latencyThresholdMs: z.coerce.number().min(1).optional(),
 })
 
 export type WorkerSettings = z.infer<typeof workerSettings>
@@ -26,6 +30,8 @@ export function readWorkerSettings(
     claimBatchSize: options.claimBatchSize ?? env['CLAIM_BATCH_SIZE'],
     pollIntervalMs: options.pollIntervalMs ?? env['POLL_INTERVAL_MS'],
     maxThreads: options.maxThreads ?? env['MAX_THREADS'],
+    memoryThreshold: options.memoryThreshold ?? env['MEMORY_THRESHOLD'],
+    latencyThresholdMs: options.latencyThresholdMs ?? env['LATENCY_THRESHOLD_MS'],
   })
   if (parsed.success) return parsed.data
   const problems = parsed.error.issues.map(issue => `${issue.path.join('.')}: ${issue.message}`)

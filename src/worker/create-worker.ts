@@ -20,7 +20,9 @@ import { isTransientError } from '../postgres/transient-error.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readWorkerSettings, type WorkerSettings } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
+import { createMemoryGauge } from '../runtime/memory.ts'
 import { withRetry } from '../runtime/retry.ts'
+import { Meter } from './meter.ts'
 import { beginLives, type Lives } from './succession.ts'
 import { createThreadPool } from './thread-pool.ts'
 import { beginLife } from './worker-life.ts'
@@ -104,6 +106,8 @@ const KNOWN = Object.keys({
   pollIntervalMs: true,
   maxThreads: true,
   threadMemoryMb: true,
+  memoryThreshold: true,
+  latencyThresholdMs: true,
   abortGrace: true,
   lease: true,
   stall: true,
@@ -139,6 +143,9 @@ export function createWorker(options: WorkerOptions): Worker {
     constraintTags: constraintTags(options.properties),
     leaseMs,
   }
+
+  const meter = new Meter()
+  const memory = createMemoryGauge()
 
   const begin = async (): Promise<Lives> => {
     const threads = createThreadPool({
@@ -178,6 +185,8 @@ export function createWorker(options: WorkerOptions): Worker {
               abortGraceMs,
               maxResultBytes,
               stallMs,
+              meter,
+              memory,
               logger,
             },
             earlier,

@@ -15,11 +15,13 @@ import { type Validated, validate } from '../job/validate.ts'
 import type { Completion } from '../postgres/complete-job.ts'
 import type { ClaimedJob, Outcome } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
+import type { Ending, Meter } from './meter.ts'
 
 export interface RunSettings {
   /** How long a handler may take to return after its signal fired. */
   abortGraceMs: number
   maxResultBytes: number
+  meter: Meter
   logger: Logger
   /** Called once, unless the run was completed in a transaction. */
   onOutcome: (outcome: Outcome) => void
@@ -39,7 +41,7 @@ export interface RunSettings {
 export class Run {
   #controller: AbortController | undefined
   #abortedWith: LongshoreError | undefined
-  #hasStarted = false
+  #startedAt: number | undefined
   #isReported = false
   #completing: Promise<unknown> | undefined
   #isCompleted = false
@@ -54,7 +56,7 @@ export class Run {
 
   start(): void {
     if (this.#isReported) return // given back before it began
-    this.#hasStarted = true
+    this.#startedAt = performance.now()
     const { timeoutMs } = this.handler.task
     if (timeoutMs !== undefined) {
       this.#timer = setTimeout(() => {
@@ -84,7 +86,7 @@ export class Run {
   /** Fire the handler's signal; after the grace the run ends with or without it. */
   abort(reason: LongshoreError): void {
     if (this.#abortedWith || this.#isReported) return
-    if (!this.#hasStarted) {
+    if (this.#startedAt === undefined) {
       this.giveUp()
       return
     }
@@ -159,6 +161,7 @@ export class Run {
         this.#isCompleted = true
         if (!this.#isReported) {
           this.#isReported = true
+          this.#count('succeeded')
           this.settings.onCompleted(this.claimed)
         }
         return value as T
@@ -219,7 +222,13 @@ export class Run {
   #report(outcome: Outcome): void {
     if (this.#isReported) return
     this.#isReported = true
+    this.#count(outcome.kind === 'retry' ? 'retried' : outcome.kind)
     this.settings.onOutcome(outcome)
+  }
+
+  #count(how: Ending): void {
+    const now = performance.now()
+    this.settings.meter.ended(this.handler.task.name, how, this.#startedAt ?? now, now)
   }
 
   #success(result: string | null): Outcome {

@@ -34,6 +34,7 @@ import { createCompletions } from './completions.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
 import { createGroupEnds } from './group-ends.ts'
 import { createLeaseChecks } from './lease-checks.ts'
+import type { Meter } from './meter.ts'
 import { createRedisPath, type RedisPath } from './redis-path.ts'
 import { createRuns } from './runs.ts'
 import type { ThreadPool } from './thread-pool.ts'
@@ -73,6 +74,8 @@ export interface LifeOptions {
   abortGraceMs: number
   maxResultBytes: number
   stallMs: number
+  meter: Meter
+  memory: () => number
   logger: Logger
 }
 
@@ -99,6 +102,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     settings: {
       abortGraceMs: given.abortGraceMs,
       maxResultBytes: given.maxResultBytes,
+      meter: given.meter,
       logger,
       complete: async (job, work) => {
         const { completion, group } = await completions.complete(job, work)
@@ -159,6 +163,11 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       else wakeUp.onIdle()
     },
     onFull: () => wakeUp.onFull(),
+    pressure: () => ({
+      memory: given.memory(),
+      p99Ms: given.settings.latencyThresholdMs === undefined ? 0 : given.meter.p99Ms(),
+    }),
+    meter: given.meter,
     logger,
   })
 
