@@ -120,6 +120,7 @@ export function openThread(options: ThreadOptions): JobThread {
       waiting = { resolve, reject }
     })
 
+  /** What a handler asks for, or reports, of its own job: see `contextOf` in job-thread.mjs. */
   const answer = async ({ call, id, question }: Told & { event: 'asked' }) => {
     try {
       if (!current || call !== calls) throw new LongshoreError('LEASE_LOST', 'the job has ended')

@@ -41,7 +41,8 @@ describe('an idle thread', () => {
   })
 
   it('does not hold its process, which may run TypeScript', async () => {
-    const { ended, said } = spawnScript('test/support/threads/idle-process.ts', [], {})
+    const { child, ended, said } = spawnScript('test/support/threads/idle-process.ts', [])
+    onTestFinished(() => void child.kill())
     await ended
     expect(said()).toBe('loaded.\n')
   })
