@@ -12,6 +12,8 @@ import type { Run } from './run-job.ts'
 import { type PackedThrown, unpackThrown } from './thrown-in-thread.ts'
 
 export interface JobThread {
+  /** It is on its way out, or gone: it runs no more. */
+  readonly hasEnded: boolean
   hasLoaded(module: string): boolean
   /** Rejects when the module cannot be loaded there, or has no handler. */
   load(module: string): Promise<void>
@@ -114,7 +116,11 @@ export function openThread(options: ThreadOptions): JobThread {
   const tell = (message: { verb: 'load' | 'run'; module: string; [what: string]: unknown }) =>
     new Promise<unknown>((resolve, reject) => {
       if (gone) return reject(gone)
-      thread.postMessage(message)
+      try {
+        thread.postMessage(message)
+      } catch (error) {
+        return reject(refusedPayload(error))
+      }
       crash = undefined // one that a handler of `uncaughtException` survived
       thread.ref()
       waiting = { resolve, reject }
@@ -144,6 +150,9 @@ export function openThread(options: ThreadOptions): JobThread {
   }
 
   return {
+    get hasEnded() {
+      return hasEnded
+    },
     hasLoaded: module => loaded.has(module),
     async load(module) {
       if (loaded.has(module)) return
@@ -178,8 +187,6 @@ export function openThread(options: ThreadOptions): JobThread {
         if (signal.aborted) abort()
         else signal.addEventListener('abort', abort)
         return await returned
-      } catch (error) {
-        throw isCloneError(error) ? refusedPayload(error) : error
       } finally {
         signal.removeEventListener('abort', abort)
         clearTimeout(grace)
@@ -213,13 +220,10 @@ function crashed(how: string, cause?: unknown): LongshoreError {
   return error
 }
 
-const isCloneError = (error: unknown): error is Error =>
-  error instanceof Error && error.name === 'DataCloneError'
-
-const refusedPayload = (error: Error) =>
+const refusedPayload = (error: unknown) =>
   new LongshoreError(
     'PAYLOAD_INVALID',
-    `the payload cannot be handed to a thread, because its schema makes more of it than plain data: ${error.message}`,
+    `the payload cannot be handed to a thread, because its schema makes more of it than plain data: ${messageOf(error)}`,
   )
 
 const refusedResult = (problem: string) =>

@@ -74,7 +74,8 @@ export function createThreadPool(options: {
   }
 
   const rest = (thread: JobThread) => {
-    if (!threads.has(thread)) return
+    // A result may arrive while the thread is being ended.
+    if (!threads.has(thread) || thread.hasEnded) return
     idle.set(thread, setTimeout(() => end(thread), options.idleMs).unref())
   }
 

@@ -192,6 +192,9 @@ describe('what a handler throws in a thread', () => {
         message: "the handler threw something that is not an Error: 'a text'",
       },
     })
+    expect(await run('throwCloneError')).toMatchObject({
+      error: { code: 'HANDLER_FAILED', message: expect.stringContaining('could not be cloned') },
+    })
     expect(await run('throwHostile')).toMatchObject({ state: 'failed', error: { code: 'HANDLER_FAILED' } })
   })
 

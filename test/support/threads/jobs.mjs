@@ -59,6 +59,7 @@ const works = {
     }
     throw new OddError('odd', { cause: new TypeError('deeper') })
   },
+  throwCloneError: () => structuredClone(() => undefined),
   throwText() {
     throw 'a text'
   },
