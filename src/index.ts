@@ -42,6 +42,9 @@ export {
   type RunningJob,
   type Task,
   type TaskOptions,
+  type ThreadContext,
+  type ThreadHandler,
+  type ThreadOptions,
 } from './job/task.ts'
 export { audit, type Violation } from './postgres/audit.ts'
 export type { CancelAnswer } from './postgres/cancel-jobs.ts'

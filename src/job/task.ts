@@ -1,7 +1,7 @@
 /** Owns what a task is: a named kind of work with a payload schema, retries and a time limit. */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { type Backoff, type BackoffOptions, toBackoff } from './backoff.ts'
-import { checkOptions, checkWhole as checkWholeNumber, quoted } from './check-options.ts'
+import { checkOneOf, checkOptions, checkWhole as checkWholeNumber, quoted } from './check-options.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from './duration.ts'
 import { type ErrorCode, LongshoreError } from './errors.ts'
 import type { FinishedState, StoredError } from './job.ts'
@@ -49,7 +49,7 @@ export interface Task<Input = unknown, Payload = unknown, Returned = unknown, Re
   readonly payload: StandardSchemaV1<Input, Payload> | undefined
   readonly result: StandardSchemaV1<Returned, Result> | undefined
   /** Bind the function that does the work; hand the binding to `createWorker`. */
-  handle(run: HandlerFunction<Payload, Returned>): Handler
+  handle(run: HandlerFunction<Payload, Returned> | ThreadOptions): Handler
 }
 
 export interface RunningJob<Payload> {
@@ -106,11 +106,31 @@ export type HandlerFunction<Payload, Returned> = (
   ctx: JobContext,
 ) => Returned | Promise<Returned>
 
-/** A task together with the function that does its work. */
-export interface Handler {
-  readonly task: Task
-  readonly run: HandlerFunction<unknown, unknown>
+/** For work that keeps a processor busy: its handler runs in a thread, and only its own job suffers when that crashes or hangs. */
+export interface ThreadOptions {
+  isolate: 'thread'
+  /**
+   * The module whose default export is the handler, as a file URL: `new URL('./resize.js', import.meta.url)`. What it is given and
+   * returns is copied, so it must be plain data.
+   */
+  module: URL | string
 }
+
+/** The default export of such a module: `export default (async (job, ctx) => { … }) satisfies ThreadHandler<typeof resize>`. */
+export type ThreadHandler<T> =
+  // biome-ignore lint/suspicious/noExplicitAny: only the handler's own types matter here
+  T extends Task<any, infer Payload, infer Returned, any>
+    ? (job: RunningJob<Payload>, ctx: ThreadContext) => Returned | Promise<Returned>
+    : never
+
+/** `complete` is missing: its transaction is on a connection that no other thread can use. */
+export type ThreadContext = Omit<JobContext, 'complete'>
+
+/** A task together with what does its work: a function, or a module to be run in a thread. */
+export type Handler = { readonly task: Task } & (
+  | { readonly run: HandlerFunction<unknown, unknown>; readonly module?: undefined }
+  | { readonly run?: undefined; readonly module: string }
+)
 
 const NAME_LENGTH = 200
 const LABEL_LENGTH = 100
@@ -154,10 +174,15 @@ export function defineTask<Input = unknown, Payload = Input, Returned = unknown,
     payload: checkSchema(name, 'payload', options.payload),
     result: checkSchema(name, 'result', options.result),
     handle(run) {
-      if (typeof run !== 'function') {
-        throw new LongshoreError('TASK_INVALID', `task ${name}: handle takes the function that does the work`)
+      const handled = task as unknown as Task
+      if (typeof run === 'function') return { task: handled, run: run as HandlerFunction<unknown, unknown> }
+      if (typeof run !== 'object' || run === null) {
+        throw new LongshoreError(
+          'TASK_INVALID',
+          `task ${name}: handle takes the function that does the work, or { isolate: 'thread', module }`,
+        )
       }
-      return { task: task as unknown as Task, run: run as HandlerFunction<unknown, unknown> }
+      return { task: handled, module: checkModule(name, run) }
     },
   }
   return Object.freeze(task)
@@ -169,6 +194,17 @@ function checkTimeout(name: string, timeout: Duration): number {
   throw new LongshoreError(
     'TASK_INVALID',
     `task ${name}: timeout must be between 1 ms and ${LONGEST_TIMER_MS} ms (24 days); leave it out for none`,
+  )
+}
+
+function checkModule(name: string, options: ThreadOptions): string {
+  checkOptions('TASK_INVALID', `task ${name}: handle`, options, ['isolate', 'module'])
+  checkOneOf('TASK_INVALID', `task ${name}: isolate`, options.isolate, ['thread'])
+  const module = String(options.module)
+  if (URL.canParse(module) && new URL(module).protocol === 'file:') return module
+  throw new LongshoreError(
+    'TASK_INVALID',
+    `task ${name}: module must be a file URL, such as new URL('./${name}.js', import.meta.url); got ${quoted(module)}`,
   )
 }
 

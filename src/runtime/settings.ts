@@ -115,6 +115,16 @@ const worker = {
     env: 'POLL_INTERVAL_MS',
     about: 'how often an idle worker looks by itself; a wake-up ends the wait',
   }),
+  maxThreads: optional(whole(1, 1024), {
+    env: 'MAX_THREADS',
+    about: "threads for tasks with isolate: 'thread'; each runs one job at a time",
+    unset: 'as many as there are processors',
+  }),
+  threadMemoryMb: optional(whole(8, 1_048_576), {
+    env: 'THREAD_MEMORY_MB',
+    about: 'largest heap of such a thread: a job that needs more fails',
+    unset: 'no limit of its own',
+  }),
   memoryThreshold: setting(share, 0.8, {
     env: 'MEMORY_THRESHOLD',
     about:

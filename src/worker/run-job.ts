@@ -32,8 +32,10 @@ export interface RunSettings {
   /** A page of the jobs that this one ran after, of one task if one is named. */
   readParents: (claimed: ClaimedJob, task: string | null, after: string) => Promise<ParentJob[]>
   readGroup: (claimed: ClaimedJob) => Promise<string | null>
+  /** Run the handler of a task that is isolated in threads. */
+  runInThread: (run: Run, job: RunningJob<unknown>) => Promise<unknown>
   /** Called once, when the handler has returned: never before `onOutcome`. */
-  onReturn: () => void
+  onReturn: (run: Run) => void
 }
 
 export class Run {
@@ -93,7 +95,9 @@ export class Run {
     this.#grace = setTimeout(() => {
       this.settings.logger.warn(
         { job: this.claimed.id, task: this.handler.task.name, code: reason.code },
-        'a handler did not return when its signal fired; its permit stays taken until it does',
+        this.handler.module
+          ? 'a handler did not return when its signal fired; its thread is ended'
+          : 'a handler did not return when its signal fired; its permit stays taken until it does',
       )
       this.#report(this.#failure(reason))
     }, this.settings.abortGraceMs)
@@ -116,7 +120,8 @@ export class Run {
       )
     }
     const job = new HandedOverJob(this.claimed, this.handler.task.name, validated.value)
-    return this.handler.run(job, new Context(this))
+    const { run } = this.handler
+    return run ? run(job, new Context(this)) : this.settings.runInThread(this, job)
   }
 
   /** See `JobContext.complete`. */
@@ -211,7 +216,7 @@ export class Run {
   #end(): void {
     if (this.#timer) clearTimeout(this.#timer)
     if (this.#grace) clearTimeout(this.#grace)
-    this.settings.onReturn()
+    this.settings.onReturn(this)
   }
 
   #report(outcome: Outcome): void {

@@ -1,5 +1,5 @@
 /**
- * Owns the runs of one life of a worker: how a claimed job becomes one (its lane known, its payload there, alone if it must be),
+ * Owns the runs of one life of a worker: how a claimed job becomes one (its lane known, alone if it must be, in its thread, its payload there),
  * which leases the worker holds, and when the last of them has ended.
  */
 import { setTimeout as pause } from 'node:timers/promises'
@@ -12,6 +12,7 @@ import { type ClaimedJob, type Outcome, readPayload } from '../postgres/settle-a
 import type { Logger } from '../runtime/logger.ts'
 import type { ExchangeLoop } from './exchange-loop.ts'
 import { Run, type RunSettings } from './run-job.ts'
+import type { ThreadPool } from './thread-pool.ts'
 
 export interface Lease {
   readonly id: JobId
@@ -21,7 +22,7 @@ export interface Lease {
 export interface Runs {
   /** Runs whose lease this worker holds in Postgres, also those whose outcome is not settled yet. */
   readonly size: number
-  /** Handlers that have not returned, and jobs that wait to run alone. */
+  /** Handlers that have not returned, and jobs that wait to run alone or for a thread. */
   readonly inside: number
   start(jobs: ClaimedJob[]): void
   /** Starts no more: what is claimed from now on is given back. */
@@ -54,13 +55,14 @@ export function createRuns(options: {
   /** The tasks of the lanes that are known from the start. */
   lanes: Map<number, string>
   loop: () => ExchangeLoop
-  settings: Omit<RunSettings, 'onOutcome' | 'onReturn' | 'onCompleted'>
+  threads: ThreadPool
+  settings: Omit<RunSettings, 'onOutcome' | 'onReturn' | 'onCompleted' | 'runInThread'>
   onCompleted: (job: ClaimedJob) => void
   /** The life that died before it: the handlers it left behind keep their permits. */
   earlier: Pick<Runs, 'handOver'> | undefined
   logger: Logger
 }): Runs {
-  const { pool, schema, handlers, lanes, logger } = options
+  const { pool, schema, handlers, lanes, threads, logger } = options
   const runs = new Map<JobId, Run>()
   // Claims whose lanes are being read: their jobs are not runs yet. One token per claim.
   const unstartedClaims = new Set<string>()
@@ -95,7 +97,11 @@ export function createRuns(options: {
       forget(job)
       reported()
     },
-    onReturn: returned,
+    runInThread: threads.run,
+    onReturn: run => {
+      if (run.handler.module) threads.leave(run)
+      returned()
+    },
   }
 
   const startJob = (job: ClaimedJob) => {
@@ -112,6 +118,12 @@ export function createRuns(options: {
   }
 
   const start = (run: Run) => {
+    const { module } = run.handler
+    if (module) threads.enter(run, module, () => (isEnding ? run.giveUp() : startWithPayload(run)))
+    else startWithPayload(run)
+  }
+
+  const startWithPayload = (run: Run) => {
     if (run.claimed.payload !== '') run.start()
     else startLarge(run)
   }
@@ -221,6 +233,7 @@ export function createRuns(options: {
     },
     end() {
       isEnding = true
+      for (const run of threads.waiting()) run.giveUp()
     },
     holds,
     snapshot() {

@@ -41,6 +41,7 @@ import { createLeaseChecks } from './lease-checks.ts'
 import type { Meter } from './meter.ts'
 import { createRedisPath, type RedisPath } from './redis-path.ts'
 import { createRuns } from './runs.ts'
+import type { ThreadPool } from './thread-pool.ts'
 
 export interface WorkerLife {
   readonly workerId: number
@@ -76,6 +77,7 @@ export interface LifeOptions {
   facts: WorkerFacts
   settings: WorkerSettings
   handlers: ReadonlyMap<string, Handler>
+  threads: ThreadPool
   abortGraceMs: number
   maxResultBytes: number
   stallMs: number
@@ -104,6 +106,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     handlers: given.handlers,
     lanes: await readLanes(pool, schema, { tasks: given.facts.tasks }),
     loop: () => loop,
+    threads: given.threads,
     settings: {
       abortGraceMs: given.abortGraceMs,
       maxResultBytes: given.maxResultBytes,

@@ -54,6 +54,15 @@ describe('the README', () => {
     expect(code).toBe(0)
   })
 
+  it('shows a handler that runs in a thread', async () => {
+    const guide = readFileSync('docs/guide.md', 'utf8')
+    for (const file of ['thread-job.ts', 'count-primes.ts'])
+      expect(guide).toContain(`\`\`\`ts\n${readFileSync(`examples/${file}`, 'utf8')}\`\`\``)
+    const { code, output } = await run(['examples/thread-job.ts'], { DATABASE_URL: database.url, ...QUIET })
+    expect(output).toBe('1000 168\n100000 9592\n9007199254740991 TIMEOUT\n')
+    expect(code).toBe(0)
+  })
+
   it('[S4] [W2] shows a build graph that fails in one branch, and a workflow', async () => {
     const example = readFileSync('examples/build-graph.ts', 'utf8')
     expect(blocksOf('ts')).toContain(example)

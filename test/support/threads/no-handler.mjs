@@ -1,0 +1,2 @@
+/** A module that a thread refuses. */
+export const handler = () => undefined
