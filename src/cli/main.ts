@@ -8,6 +8,7 @@ import { addDevCommand } from './dev.ts'
 import { addDoctorCommand } from './doctor.ts'
 import { addExplainCommand } from './explain.ts'
 import { addGroupsCommand } from './groups.ts'
+import { addLogsCommand } from './logs.ts'
 import { addMigrateCommand } from './migrate.ts'
 import { addPropertiesCommand } from './properties.ts'
 import { addQueuesCommand } from './queues.ts'
@@ -31,6 +32,7 @@ addCancelCommand(program)
 addExplainCommand(program)
 addDoctorCommand(program)
 addGroupsCommand(program)
+addLogsCommand(program)
 addMigrateCommand(program)
 addPropertiesCommand(program)
 addQueuesCommand(program)

@@ -7,6 +7,7 @@ import { checkList, checkOptions, checkWhole } from '../job/check-options.ts'
 import { constraintTags } from '../job/constraints.ts'
 import { type Duration, toMs, toTimerMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
+import type { LogCounts } from '../job/job-log.ts'
 import { checkLabel, type Handler } from '../job/task.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
@@ -17,10 +18,12 @@ import type { WorkerFacts } from '../postgres/register-worker.ts'
 import { readDeployment } from '../postgres/relay-reads.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
+import { writeLogs } from '../postgres/write-logs.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readWorkerSettings, type WorkerSettings } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
+import { createJobLogs, noLogCounts } from './job-logs.ts'
 import { beginLives, type Lives } from './succession.ts'
 import { beginLife } from './worker-life.ts'
 
@@ -55,6 +58,8 @@ export interface WorkerOptions extends Partial<WorkerSettings> {
   stall?: Duration
   /** Largest result in bytes of JSON, at most 4 MiB. Default 256 KiB. */
   maxResultBytes?: number
+  /** Lines that one run may log, 1 to 100,000. What is beyond is dropped, and the last line tells how many. Default 1000. */
+  maxLogLines?: number
   logger?: Logger
 }
 
@@ -75,12 +80,15 @@ export interface Worker {
   setProperties(properties: Readonly<Record<string, string>>): Promise<void>
   /** Where its jobs come from at this moment: through Redis, or straight from Postgres. */
   readonly path: 'redis' | 'direct'
+  /** What became of the lines that its handlers have logged. */
+  readonly logCounts: LogCounts
 }
 
 /** Two exchanges under way, and one for what comes between. */
 const CONNECTIONS = 3
 const PAUSES = { firstMs: 100, maxMs: 1000, maxTries: 5 }
 const MOST_RESULT_BYTES = 4 * 1024 * 1024
+const MOST_LOG_LINES = 100_000
 const MOST_HANDLERS = 10_000
 const MOST_LABELS = 1000
 const KNOWN = Object.keys({
@@ -99,6 +107,7 @@ const KNOWN = Object.keys({
   lease: true,
   stall: true,
   maxResultBytes: true,
+  maxLogLines: true,
   logger: true,
 } satisfies Record<keyof WorkerOptions, true>)
 
@@ -117,6 +126,9 @@ export function createWorker(options: WorkerOptions): Worker {
   if (typeof postgres !== 'string') portableConfig(postgres) // throws
   const maxResultBytes = options.maxResultBytes ?? 256 * 1024
   checkWhole('CONFIG_INVALID', 'maxResultBytes', maxResultBytes, 1, MOST_RESULT_BYTES)
+  const maxLogLines = options.maxLogLines ?? 1000
+  checkWhole('CONFIG_INVALID', 'maxLogLines', maxLogLines, 1, MOST_LOG_LINES)
+  const logCounts = noLogCounts()
   const tasks = options.handlers.map(handler => handler.task)
   const facts: WorkerFacts = {
     name: checkLabel('name', options.name ?? `${hostname().slice(0, 150)}:${process.pid}`, 200),
@@ -139,6 +151,12 @@ export function createWorker(options: WorkerOptions): Worker {
         isTransient: isTransientError,
       })
       await withRetry(() => registerTasks(pool, schema, tasks), { ...PAUSES, isTransient: isTransientError })
+      const logs = createJobLogs({
+        maxLines: maxLogLines,
+        write: (lines, progress) => writeLogs(pool, schema, lines, progress),
+        counts: logCounts,
+        logger,
+      })
       return await beginLives({
         begin: earlier =>
           beginLife(
@@ -153,11 +171,15 @@ export function createWorker(options: WorkerOptions): Worker {
               abortGraceMs,
               maxResultBytes,
               stallMs,
+              logs,
               logger,
             },
             earlier,
           ),
-        onEnd: () => pool.end(),
+        onEnd: async () => {
+          await logs.close()
+          await pool.end()
+        },
         logger,
       })
     } catch (error) {
@@ -202,6 +224,7 @@ export function createWorker(options: WorkerOptions): Worker {
     get path() {
       return lives?.path ?? 'direct'
     },
+    logCounts,
     async setProperties(properties) {
       const had = { properties: { ...properties }, constraintTags: constraintTags(properties) }
       // One after another, so that the last call wins.

@@ -33,6 +33,7 @@ import { createCancels } from './cancels.ts'
 import { createCompletions } from './completions.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
 import { createGroupEnds } from './group-ends.ts'
+import type { JobLogs } from './job-logs.ts'
 import { createLeaseChecks } from './lease-checks.ts'
 import { createRedisPath, type RedisPath } from './redis-path.ts'
 import { createRuns } from './runs.ts'
@@ -71,6 +72,8 @@ export interface LifeOptions {
   abortGraceMs: number
   maxResultBytes: number
   stallMs: number
+  /** Those of all its lives. */
+  logs: JobLogs
   logger: Logger
 }
 
@@ -104,6 +107,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       },
       readParents: (job, task, after) => readParents(pool, schema, job.id, task, after, PARENTS_PAGE),
       readGroup: job => readGroupOf(pool, schema, job.id),
+      logs: given.logs,
     },
     onCompleted: job => path?.runEnded(job),
     earlier,
