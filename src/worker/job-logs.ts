@@ -5,23 +5,13 @@
  * gaps but at the places that a line of their own tells of, and dropping costs nothing just when there is most to do.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import type { DropReason, JobLog, LogCounts, LogLevel } from '../job/job-log.ts'
-import { toLogData, toLogMessage } from '../job/log-data.ts'
+import type { DropReason, LogCounts } from '../job/job-log.ts'
 import type { ClaimedJob } from '../postgres/settle-and-claim.ts'
 import { isDataError } from '../postgres/transient-error.ts'
 import type { NewLine, NewProgress } from '../postgres/write-logs.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { pauseMs } from '../runtime/retry.ts'
-
-/** What one run says. */
-export interface RunLog {
-  readonly log: JobLog
-  readonly progress: (done: number, total?: number) => void
-  /** Its job is settled while the handler goes on. */
-  flush(): void
-  /** What is said from now on is dropped. */
-  end(): void
-}
+import { type BufferedLine, type LogBuffer, RunLog } from './run-log.ts'
 
 export interface JobLogs {
   open(run: ClaimedJob, hasEnded: boolean): RunLog
@@ -57,19 +47,6 @@ const MOST_BYTES = 16 * 1024 * 1024
 /** Beyond that, so that a gap can be told of even when the buffer is full. */
 const MOST_NOTES = 1000
 const MOST_PROGRESS = 10_000
-/** Of a line, beside its texts. */
-const LINE_BYTES = 200
-
-interface BufferedLine {
-  run: ClaimedJob
-  seq: number
-  at: number
-  level: LogLevel
-  message: string
-  data: string | null
-  bytes: number
-}
-
 export function createJobLogs(options: {
   /** Lines that one run may write. */
   maxLines: number
@@ -207,112 +184,49 @@ export function createJobLogs(options: {
     )
   }
 
-  const onFull = () => {
-    if (!isDropping) {
-      isDropping = true
-      droppedBefore = counts.dropped.buffer
-      logger.warn(
-        { lines: held },
-        'the buffer of log lines is full; what jobs log now is dropped, and counted',
-      )
-    }
-    drop('buffer')
-  }
-
-  const add = (line: BufferedLine) => {
-    lines.push(line)
-    held++
-    heldBytes += line.bytes
-    if (lines.length === MANY_LINES) hurry()
-    else soon()
-  }
-
-  const setProgress = (run: ClaimedJob, done: unknown, total: unknown) => {
-    const key = `${run.leaseToken} ${run.id}`
-    if (!isNumber(done) || (progress.size >= MOST_PROGRESS && !progress.has(key))) return
-    progress.set(key, { run, done, total: isNumber(total) ? total : null })
-    soon()
-  }
-
-  const open = (run: ClaimedJob, hasEndedBefore: boolean): RunLog => {
-    let hasEnded = hasEndedBefore
-    let hasSaid = false
-    let seq = 0
-    let missing = 0 // since the last line that was kept
-    let missingBecause: DropReason = 'run'
-
-    const keep = (level: LogLevel, message: string, data: string | null) => {
-      const bytes = LINE_BYTES + 2 * (message.length + (data?.length ?? 0))
-      add({ run, seq: ++seq, at: performance.now(), level, message, data, bytes })
-    }
-    const miss = (reason: DropReason) => {
-      missing++
-      missingBecause = reason
-    }
-    /** The line that tells of a gap. */
-    const tellMissing = () => {
-      if (missing === 0 || held >= MOST_LINES + MOST_NOTES) return
-      const why =
-        missingBecause === 'run'
-          ? `a run may write ${options.maxLines} (maxLogLines)`
-          : 'they came faster than Postgres took them'
-      const what = missing === 1 ? '1 line was dropped here' : `${missing} lines were dropped here`
-      keep('warn', `${what}: ${why}`, `{"dropped":${missing}}`)
-      missing = 0
-    }
-
-    const write = (level: LogLevel, message: unknown, data: unknown) => {
-      if (hasEnded || isClosed) return drop('late')
-      hasSaid = true
-      if (seq >= options.maxLines) {
-        if (missingBecause === 'buffer') tellMissing()
-        drop('run')
-        return miss('run')
+  const buffer: LogBuffer = {
+    maxLines: options.maxLines,
+    get isClosed() {
+      return isClosed
+    },
+    get isFull() {
+      return held >= MOST_LINES || heldBytes >= MOST_BYTES
+    },
+    get isOverfull() {
+      return isClosed || held >= MOST_LINES + MOST_NOTES
+    },
+    add(line) {
+      lines.push(line)
+      held++
+      heldBytes += line.bytes
+      if (lines.length === MANY_LINES) hurry()
+      else soon()
+    },
+    setProgress(run, done, total) {
+      const key = `${run.leaseToken} ${run.id}`
+      if (!isNumber(done) || (progress.size >= MOST_PROGRESS && !progress.has(key))) return
+      progress.set(key, { run, done, total: isNumber(total) ? total : null })
+      soon()
+    },
+    drop(reason) {
+      if (reason === 'buffer' && !isDropping) {
+        isDropping = true
+        droppedBefore = counts.dropped.buffer
+        logger.warn(
+          { lines: held },
+          'the buffer of log lines is full; what jobs log now is dropped, and counted',
+        )
       }
-      if (held >= MOST_LINES || heldBytes >= MOST_BYTES) {
-        onFull()
-        return miss('buffer')
-      }
-      const told = toLogMessage(message)
-      const kept = toLogData(data)
-      if (told.isCut || kept.isCut) counts.cut++
-      tellMissing()
-      keep(level, told.text, kept.text)
-    }
-    const at = (level: LogLevel) => (message: unknown, data?: unknown) => {
-      try {
-        write(level, message, data)
-      } catch {
-        drop('refused') // a hostile object
-      }
-    }
-
-    let log: JobLog | undefined
-    return {
-      get log() {
-        log ??= Object.assign(at('info'), { debug: at('debug'), warn: at('warn'), error: at('error') })
-        return log
-      },
-      progress(done, total) {
-        if (hasEnded || isClosed) return
-        hasSaid = true
-        setProgress(run, done, total)
-      },
-      flush() {
-        if (hasSaid) hurry()
-      },
-      end() {
-        if (hasEnded) return
-        hasEnded = true
-        if (!hasSaid || isClosed) return
-        tellMissing()
-        hurry()
-      },
-    }
+      drop(reason)
+    },
+    cut() {
+      counts.cut++
+    },
+    hurry,
   }
 
   return {
-    open,
+    open: (run, hasEnded) => new RunLog(run, buffer, hasEnded),
     async close() {
       const until = performance.now() + CLOSE_MS
       const left = () => until - performance.now()

@@ -16,7 +16,8 @@ import { type Validated, validate } from '../job/validate.ts'
 import type { Completion } from '../postgres/complete-job.ts'
 import type { ClaimedJob, Outcome } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
-import type { JobLogs, RunLog } from './job-logs.ts'
+import type { JobLogs } from './job-logs.ts'
+import type { RunLog } from './run-log.ts'
 
 export interface RunSettings {
   /** How long a handler may take to return after its signal fired. */
