@@ -21,10 +21,9 @@ const worker = createWorker({
       await mayReturn
     }),
     talk.handle(async (_, ctx) => {
-      ctx.log('begun', { pid: process.pid })
+      ctx.log('begun')
       ctx.progress(1, 2)
       await mayReturn
-      ctx.log('ends')
     }),
     nap.handle(() => pause(NAP_MS)),
     tenant.handle(async ({ payload, attempt }) => {
