@@ -22,8 +22,10 @@ import { writeLogs } from '../postgres/write-logs.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readWorkerSettings, type WorkerSettings } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
+import { createMemoryGauge } from '../runtime/memory.ts'
 import { withRetry } from '../runtime/retry.ts'
 import { createJobLogs, noLogCounts } from './job-logs.ts'
+import { Meter } from './meter.ts'
 import { beginLives, type Lives } from './succession.ts'
 import { beginLife } from './worker-life.ts'
 
@@ -103,6 +105,8 @@ const KNOWN = Object.keys({
   maxConcurrentTasks: true,
   claimBatchSize: true,
   pollIntervalMs: true,
+  memoryThreshold: true,
+  latencyThresholdMs: true,
   abortGrace: true,
   lease: true,
   stall: true,
@@ -140,6 +144,9 @@ export function createWorker(options: WorkerOptions): Worker {
     leaseMs,
   }
 
+  const meter = new Meter()
+  const memory = createMemoryGauge()
+
   const begin = async (): Promise<Lives> => {
     const pool = openPool(postgres, CONNECTIONS, error =>
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
@@ -172,6 +179,8 @@ export function createWorker(options: WorkerOptions): Worker {
               maxResultBytes,
               stallMs,
               logs,
+              meter,
+              memory,
               logger,
             },
             earlier,

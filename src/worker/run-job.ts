@@ -17,12 +17,14 @@ import type { Completion } from '../postgres/complete-job.ts'
 import type { ClaimedJob, Outcome } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { JobLogs } from './job-logs.ts'
+import type { Ending, Meter } from './meter.ts'
 import type { RunLog } from './run-log.ts'
 
 export interface RunSettings {
   /** How long a handler may take to return after its signal fired. */
   abortGraceMs: number
   maxResultBytes: number
+  meter: Meter
   logger: Logger
   /** Called once, unless the run was completed in a transaction. */
   onOutcome: (outcome: Outcome) => void
@@ -41,7 +43,7 @@ export interface RunSettings {
 export class Run {
   #controller: AbortController | undefined
   #abortedWith: LongshoreError | undefined
-  #hasStarted = false
+  #startedAt: number | undefined
   #isReported = false
   #completing: Promise<unknown> | undefined
   #isCompleted = false
@@ -58,7 +60,7 @@ export class Run {
 
   start(): void {
     if (this.#isReported) return // given back before it began
-    this.#hasStarted = true
+    this.#startedAt = performance.now()
     const { timeoutMs } = this.handler.task
     if (timeoutMs !== undefined) {
       this.#timer = setTimeout(() => {
@@ -88,7 +90,7 @@ export class Run {
   /** Fire the handler's signal; after the grace the run ends with or without it. */
   abort(reason: LongshoreError): void {
     if (this.#abortedWith || this.#isReported) return
-    if (!this.#hasStarted) {
+    if (this.#startedAt === undefined) {
       this.giveUp()
       return
     }
@@ -167,6 +169,7 @@ export class Run {
         this.#isCompleted = true
         if (!this.#isReported) {
           this.#isReported = true
+          this.#count('succeeded')
           this.settings.onCompleted(this.claimed)
           this.#log?.flush()
         }
@@ -231,7 +234,13 @@ export class Run {
     if (this.#isReported) return
     this.#isReported = true
     this.#log?.end()
+    this.#count(outcome.kind === 'retry' ? 'retried' : outcome.kind)
     this.settings.onOutcome(outcome)
+  }
+
+  #count(how: Ending): void {
+    const now = performance.now()
+    this.settings.meter.ended(this.handler.task.name, how, this.#startedAt ?? now, now)
   }
 
   #success(result: string | null): Outcome {

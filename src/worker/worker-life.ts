@@ -35,6 +35,7 @@ import { createExchangeLoop } from './exchange-loop.ts'
 import { createGroupEnds } from './group-ends.ts'
 import type { JobLogs } from './job-logs.ts'
 import { createLeaseChecks } from './lease-checks.ts'
+import type { Meter } from './meter.ts'
 import { createRedisPath, type RedisPath } from './redis-path.ts'
 import { createRuns } from './runs.ts'
 
@@ -74,6 +75,8 @@ export interface LifeOptions {
   stallMs: number
   /** Those of all its lives. */
   logs: JobLogs
+  meter: Meter
+  memory: () => number
   logger: Logger
 }
 
@@ -99,6 +102,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     settings: {
       abortGraceMs: given.abortGraceMs,
       maxResultBytes: given.maxResultBytes,
+      meter: given.meter,
       logger,
       complete: async (job, work) => {
         const { completion, group } = await completions.complete(job, work)
@@ -160,6 +164,11 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       else wakeUp.onIdle()
     },
     onFull: () => wakeUp.onFull(),
+    pressure: () => ({
+      memory: given.memory(),
+      p99Ms: given.settings.latencyThresholdMs === undefined ? 0 : given.meter.p99Ms(),
+    }),
+    meter: given.meter,
     logger,
   })
 
