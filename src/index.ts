@@ -31,6 +31,7 @@ export type {
   UnfinishedState,
 } from './job/job.ts'
 export { type JobId, newJobId } from './job/job-id.ts'
+export type { DropReason, JobLog, LogCounts, LogLevel, LogLine, Progress } from './job/job-log.ts'
 export type { Queryable } from './job/queryable.ts'
 export {
   defineTask,
@@ -71,6 +72,7 @@ export {
   type Producer,
   type ProducerOptions,
 } from './producer/create-producer.ts'
+export type { FollowOptions, LogPageOptions } from './producer/follow-logs.ts'
 export type { GroupBuilder, GroupJob, GroupJobOptions, Parent } from './producer/group-builder.ts'
 export type { WaitOptions } from './producer/waiter.ts'
 export { type AuditDispatchOptions, auditDispatch } from './relay/audit-dispatch.ts'

@@ -9,6 +9,7 @@ import { addDoctorCommand } from './doctor.ts'
 import { addDrainCommands } from './drain.ts'
 import { addExplainCommand } from './explain.ts'
 import { addGroupsCommand } from './groups.ts'
+import { addLogsCommand } from './logs.ts'
 import { addMigrateCommand } from './migrate.ts'
 import { addPropertiesCommand } from './properties.ts'
 import { addQueuesCommand } from './queues.ts'
@@ -42,6 +43,7 @@ addExplainCommand(program)
 addDoctorCommand(program)
 addDrainCommands(program)
 addGroupsCommand(program)
+addLogsCommand(program)
 addMigrateCommand(program)
 addPropertiesCommand(program)
 addQueuesCommand(program)

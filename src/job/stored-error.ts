@@ -40,7 +40,7 @@ function describe(thrown: unknown): StoredError {
 }
 
 /** Without what Postgres cannot hold, and no longer than it needs to be. */
-function storable(text: string, longest: number): string {
+export function storable(text: string, longest: number): string {
   const cut = text.length > longest ? `${text.slice(0, longest - 1)}…` : text
   return cut.replaceAll('\u0000', '\ufffd').toWellFormed()
 }

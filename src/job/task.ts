@@ -6,6 +6,7 @@ import { type Duration, LONGEST_TIMER_MS, toMs } from './duration.ts'
 import { type ErrorCode, LongshoreError } from './errors.ts'
 import type { FinishedState, StoredError } from './job.ts'
 import type { JobId } from './job-id.ts'
+import type { JobLog } from './job-log.ts'
 import type { Queryable } from './queryable.ts'
 
 export interface TaskOptions<Input, Payload, Returned, Result> {
@@ -77,6 +78,14 @@ export interface JobContext {
   readonly parents: Parents
   /** The id of the job's group, for `addToGroup`; null when it belongs to none. */
   groupId(): Promise<string | null>
+  /**
+   * Say something about this run, for `producer.getLogs`, `followLogs` and `longshore logs`: `ctx.log('sent', { mails: 3 })`, and
+   * with other levels `ctx.log.debug`, `ctx.log.warn`, `ctx.log.error`. Stored in the background, within a moment; it never
+   * throws and never holds up the job.
+   */
+  readonly log: JobLog
+  /** Say how far this run is, for `producer.getProgress`: only the newest is kept. As little in the way as `log`. */
+  readonly progress: (done: number, total?: number) => void
 }
 
 /** What a job ran after, in the order in which those were added. */

@@ -128,6 +128,10 @@ async function applyAll(
       done(toStep(schema, file))
     }
     await client.query(inSchema(schema, 'select longshore.prepare_history($1)'), [HISTORY_DAYS_AHEAD])
+    await client.query(
+      inSchema(schema, 'select longshore.keep_logs($1, retention_days) from longshore.settings'),
+      [HISTORY_DAYS_AHEAD],
+    )
   })
   return taken
 }

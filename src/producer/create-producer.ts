@@ -17,6 +17,7 @@ import type { Explanation } from '../job/explanation.ts'
 import type { FinishedGroup, GroupEvent, GroupRef, GroupStatus } from '../job/group.ts'
 import type { FinishedJob, Job, JobRef } from '../job/job.ts'
 import { groupIdOf, jobIdOf, newJobId, toGroupId, toJobId } from '../job/job-id.ts'
+import type { LogLine, Progress } from '../job/job-log.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { checkLabel, type Task } from '../job/task.ts'
 import { type CancelAnswer, cancelJobs } from '../postgres/cancel-jobs.ts'
@@ -35,6 +36,7 @@ import {
 } from '../postgres/groups.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { readJobs } from '../postgres/read-jobs.ts'
+import { readProgress } from '../postgres/read-logs.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
 import { readDeployment } from '../postgres/relay-reads.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
@@ -46,6 +48,7 @@ import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
 import { encodePayload } from './encode-payload.ts'
 import { createEnqueueBatch } from './enqueue-batch.ts'
+import { createLogFollower, type FollowOptions, type LogPageOptions, readLogPage } from './follow-logs.ts'
 import { createGroupBuilder, type DraftJob, type GroupBuilder, inChunks, toNewJob } from './group-builder.ts'
 import { createWaiter, type WaitOptions } from './waiter.ts'
 
@@ -107,6 +110,15 @@ export interface Producer {
   explain(job: JobRef | string): Promise<Explanation | undefined>
   /** Resolves when the job has ended, whichever way. Rejects with `WAIT_TIMEOUT` when that takes too long. */
   waitFor<Result>(job: JobRef<Result> | string, options?: WaitOptions): Promise<FinishedJob<Result>>
+  /** What the handler has logged so far, over all its runs, in their order; a page of it. While the job runs as well. */
+  getLogs(job: JobRef | string, options?: LogPageOptions): Promise<LogLine[]>
+  /**
+   * The lines of a job as they come, from the first on. Ends when the job has ended and, a second later, nothing more has come. Throws
+   * `JOB_NOT_FOUND` when there is no such job.
+   */
+  followLogs(job: JobRef | string, options?: FollowOptions): AsyncIterable<LogLine>
+  /** How far the job is, as its handler said last; undefined when it has not. */
+  getProgress(job: JobRef | string): Promise<Progress | undefined>
   /**
    * Cancel a job: what has not started never starts; what runs, in whichever process, gets its signal within about a second
    * and ends as cancelled. Cancelling again changes nothing.
@@ -195,6 +207,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   )
   const inCallOrder = createCallOrder()
   const waiter = createWaiter({ postgres, pool, schema, logger })
+  const follower = createLogFollower({ postgres, pool, schema, logger })
 
   // Checked once, at the first use; a failure is not remembered, so that a later migrate heals it.
   let ready: Promise<void> | undefined
@@ -375,6 +388,24 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       return (await waiter.waitForJob(id, wait)) as FinishedJob<Result>
     },
 
+    async getLogs(job, page = {}) {
+      const id = jobIdOf(job)
+      await whenReady()
+      return readLogPage(pool, schema, id, page)
+    },
+
+    async *followLogs(job, follow = {}) {
+      const id = jobIdOf(job)
+      await whenReady()
+      yield* follower.follow(id, follow)
+    },
+
+    async getProgress(job) {
+      const id = jobIdOf(job)
+      await whenReady()
+      return readProgress(pool, schema, id)
+    },
+
     async cancel(job, given = {}) {
       const id = jobIdOf(job)
       checkOptions('JOB_INVALID', 'cancel', given, ['tx'])
@@ -457,6 +488,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       await batch.idle()
       await workflowBatch.idle()
       await waiter.close()
+      await follower.close()
       hints?.close()
       await pool.end()
     },

@@ -147,6 +147,10 @@ const worker = {
     env: 'LONGSHORE_ABORT_GRACE',
     about: 'how long a handler may take to return after its signal fired',
   }),
+  maxLogLines: setting(whole(1, 100_000), 1000, {
+    env: 'LONGSHORE_MAX_LOG_LINES',
+    about: 'lines that one run may log; what is beyond is dropped and counted',
+  }),
   maxResultBytes: setting(whole(1, 4 * 1024 * 1024), 256 * 1024, {
     env: 'LONGSHORE_MAX_RESULT_BYTES',
     about: 'largest result in bytes of JSON',

@@ -1,4 +1,4 @@
-/** The duty of the history: partitions made ahead, old ones dropped, waits that have expired forgotten. */
+/** The duty of the history and of job logs: partitions made ahead, old ones dropped, waits that have expired forgotten. */
 import type { Pool } from '../postgres/connect.ts'
 import { HISTORY_DAYS_AHEAD } from '../postgres/migrate.ts'
 import { inSchema } from '../postgres/schema-name.ts'
@@ -14,6 +14,12 @@ export async function keepHistory(pool: Pool, schema: string): Promise<void> {
     [],
   )
   await briefly(pool, inSchema(schema, 'delete from longshore.awaited where expires_at < now()'), [])
+  // The last: whoever holds the logs holds up nothing else.
+  await briefly(
+    pool,
+    inSchema(schema, 'select longshore.keep_logs($1, retention_days) from longshore.settings'),
+    [HISTORY_DAYS_AHEAD],
+  )
 }
 
 function briefly(pool: Pool, text: string, values: unknown[]): Promise<void> {

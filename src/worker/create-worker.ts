@@ -7,6 +7,7 @@ import { checkList, checkObject, checkOptions } from '../job/check-options.ts'
 import { constraintTags } from '../job/constraints.ts'
 import { type Duration, toTimerMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
+import type { LogCounts } from '../job/job-log.ts'
 import type { Handler } from '../job/task.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
@@ -16,12 +17,14 @@ import { registerTasks } from '../postgres/register-tasks.ts'
 import type { WorkerFacts } from '../postgres/register-worker.ts'
 import { readDeployment } from '../postgres/relay-reads.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
+import { writeLogs } from '../postgres/write-logs.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readOptions, type WorkerSettings } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { createMemoryGauge } from '../runtime/memory.ts'
 import { checkAll } from '../runtime/problems.ts'
 import { withRetry } from '../runtime/retry.ts'
+import { createJobLogs, noLogCounts } from './job-logs.ts'
 import { Meter } from './meter.ts'
 import { beginLives, type Lives } from './succession.ts'
 import { createThreadPool } from './thread-pool.ts'
@@ -61,6 +64,8 @@ export interface WorkerOptions extends Partial<WorkerSettings> {
   threadMemoryMb?: number
   /** Largest result in bytes of JSON, at most 4 MiB. Default 256 KiB. */
   maxResultBytes?: number
+  /** Lines that one run may log, 1 to 100,000. What is beyond is dropped, and the last line tells how many. Default 1000. */
+  maxLogLines?: number
   logger?: Logger
 }
 
@@ -89,6 +94,8 @@ export interface Worker {
   setProperties(properties: Readonly<Record<string, string>>): Promise<void>
   /** Where its jobs come from at this moment: through Redis, or straight from Postgres. */
   readonly path: 'redis' | 'direct'
+  /** What became of the lines that its handlers have logged. */
+  readonly logCounts: LogCounts
 }
 
 /** Two exchanges under way, and one for what comes between. */
@@ -117,6 +124,7 @@ const KNOWN = Object.keys({
   lease: true,
   stall: true,
   maxResultBytes: true,
+  maxLogLines: true,
   logger: true,
 } satisfies Record<keyof WorkerOptions, true>)
 
@@ -134,6 +142,7 @@ export function createWorker(options: WorkerOptions): Worker {
   const postgres = options.postgres ?? settings.databaseUrl ?? ''
   const redis = options.redis ?? settings.redisUrl
   const { threadMemoryMb } = settings
+  const logCounts = noLogCounts()
   const tasks = options.handlers.map(handler => handler.task)
   const facts: WorkerFacts = {
     name: settings.name ?? `${hostname().slice(0, 150)}:${process.pid}`,
@@ -159,8 +168,15 @@ export function createWorker(options: WorkerOptions): Worker {
     const pool = openPool(postgres, CONNECTIONS, error =>
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
     )
+    const logs = createJobLogs({
+      maxLines: settings.maxLogLines,
+      write: (lines, progress) => writeLogs(pool, schema, lines, progress),
+      counts: logCounts,
+      logger,
+    })
     const close = async () => {
       await threads.close()
+      await logs.close()
       await pool.end()
     }
     try {
@@ -186,6 +202,7 @@ export function createWorker(options: WorkerOptions): Worker {
               abortGraceMs,
               maxResultBytes,
               stallMs,
+              logs,
               meter,
               memory,
               logger,
@@ -254,6 +271,7 @@ export function createWorker(options: WorkerOptions): Worker {
     get isDrained() {
       return lives?.isDrained ?? false
     },
+    logCounts,
     async setProperties(properties) {
       const had = { properties: { ...properties }, constraintTags: constraintTags(properties) }
       await change(running => changeProperties(running, had))

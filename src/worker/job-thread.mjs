@@ -6,6 +6,7 @@
  * Told:   { verb: 'load', module } | { verb: 'run', call, module, job } | { verb: 'abort', call, reason }
  *         | { verb: 'answer', id, value } | { verb: 'answer', id, problem }
  * Tells:  { event: 'loaded' } | { event: 'not loaded', problem } | { event: 'returned', value } | { event: 'threw', thrown }
+ *         | { event: 'said', call, level, message, data } | { event: 'progress', call, done, total }
  *         | { event: 'refused', problem } | { event: 'crashed', origin, thrown } | { event: 'asked', call, id, question }
  */
 import nodeModule, { createRequire } from 'node:module'
@@ -81,7 +82,7 @@ function serve(given) {
     })
     let value
     try {
-      value = await handlers.get(module)(job, contextOf(call, controller.signal, ask))
+      value = await handlers.get(module)(job, contextOf(call, controller.signal, ask, tell))
     } catch (thrown) {
       return tell({ event: 'threw', thrown: pack(thrown) })
     }
@@ -116,8 +117,8 @@ async function importHere(module) {
   return import(module)
 }
 
-/** What a handler is given beside its job. What it asks for or reports to the parent goes through `ask`. */
-function contextOf(call, signal, ask) {
+/** What a handler is given beside its job. What it asks the parent for goes through `ask`, what it reports through `tell`. */
+function contextOf(call, signal, ask, tell) {
   async function* read(task) {
     let after = BEFORE_ALL
     while (after !== undefined) {
@@ -139,6 +140,13 @@ function contextOf(call, signal, ask) {
       of: task => listOf(task.name),
     },
     groupId: () => ask(call, { what: 'group' }),
+    log: Object.assign(logAt(call, 'info', tell), {
+      debug: logAt(call, 'debug', tell),
+      warn: logAt(call, 'warn', tell),
+      error: logAt(call, 'error', tell),
+    }),
+    progress: (done, total) =>
+      tell({ event: 'progress', call, done: portable(done), total: portable(total) }),
     async complete() {
       throw new LongshoreError({
         code: 'TASK_INVALID',
@@ -146,6 +154,18 @@ function contextOf(call, signal, ask) {
           "ctx.complete cannot be used in a thread: its transaction is on a connection of the worker's own thread. Return the result, or handle this task without isolate: 'thread'",
       })
     },
+  }
+}
+
+/** What cannot travel is told in words. Never throws, as everywhere. */
+const logAt = (call, level, tell) => (message, data) =>
+  tell({ event: 'said', call, level, message: portable(message), data: portable(data) })
+
+function portable(value) {
+  try {
+    return canTravel(value) ? value : inspect(value, { depth: 4 })
+  } catch {
+    return 'something that cannot be described'
   }
 }
 

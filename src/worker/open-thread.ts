@@ -5,10 +5,12 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { Worker as Thread } from 'node:worker_threads'
 import { LongshoreError } from '../job/errors.ts'
+import type { LogLevel } from '../job/job-log.ts'
 import { messageOf } from '../job/stored-error.ts'
 import type { RunningJob } from '../job/task.ts'
 import { jobThreadFile } from './job-thread.mjs'
 import type { Run } from './run-job.ts'
+import type { RunLog } from './run-log.ts'
 import { type PackedThrown, unpackThrown } from './thrown-in-thread.ts'
 
 export interface JobThread {
@@ -39,6 +41,8 @@ type Told =
   | { event: 'refused'; problem: string }
   | { event: 'crashed'; origin: 'uncaughtException' | 'unhandledRejection'; thrown: PackedThrown }
   | { event: 'asked'; call: number; id: number; question: Question }
+  | { event: 'said'; call: number; level: LogLevel; message: string; data: unknown }
+  | { event: 'progress'; call: number; done: number; total: number | undefined }
 
 type Question = { what: 'group' } | { what: 'parents'; task: string | null; after: string }
 
@@ -52,6 +56,7 @@ export function openThread(options: ThreadOptions): JobThread {
   const loaded = new Set<string>()
   let calls = 0
   let current: Run | undefined
+  let last: Run | undefined // also when it has ended
   let waiting: { resolve: (value: unknown) => void; reject: (error: unknown) => void } | undefined
   let gone: LongshoreError | undefined
   let crash: { how: string; error: unknown } | undefined
@@ -100,7 +105,19 @@ export function openThread(options: ThreadOptions): JobThread {
       }
       case 'asked':
         return void answer(told)
+      case 'said': {
+        const { log } = logOf(told.call)
+        return (told.level === 'info' ? log : log[told.level])(told.message, told.data)
+      }
+      case 'progress':
+        return logOf(told.call).progress(told.done, told.total)
     }
+  }
+
+  /** What is said of a job that has ended is dropped and counted there. */
+  const logOf = (call: number): RunLog => {
+    const run = last as Run
+    return call === calls ? run.log : run.settings.logs.open(run.claimed, true)
   }
 
   /** What it was told last is over. */
@@ -182,6 +199,7 @@ export function openThread(options: ThreadOptions): JobThread {
         grace = setTimeout(() => void end(), options.abortGraceMs)
       }
       current = run
+      last = run
       try {
         const returned = tell({ verb: 'run', module, call, job: plain(job) })
         if (signal.aborted) abort()

@@ -7,6 +7,7 @@ import { toBackoff } from '../job/backoff.ts'
 import { type ErrorCode, LongshoreError, NonRetryableError } from '../job/errors.ts'
 import type { StoredError } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
+import type { JobLog } from '../job/job-log.ts'
 import { encodeJson } from '../job/json.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { messageOf, storedError, toStoredError } from '../job/stored-error.ts'
@@ -15,7 +16,9 @@ import { type Validated, validate } from '../job/validate.ts'
 import type { Completion } from '../postgres/complete-job.ts'
 import type { ClaimedJob, Outcome } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
+import type { JobLogs } from './job-logs.ts'
 import type { Ending, Meter } from './meter.ts'
+import type { RunLog } from './run-log.ts'
 
 export interface RunSettings {
   /** How long a handler may take to return after its signal fired. */
@@ -34,6 +37,7 @@ export interface RunSettings {
   readGroup: (claimed: ClaimedJob) => Promise<string | null>
   /** Run the handler of a task that is isolated in threads. */
   runInThread: (run: Run, job: RunningJob<unknown>) => Promise<unknown>
+  logs: JobLogs
   /** Called once, when the handler has returned: never before `onOutcome`. */
   onReturn: (run: Run) => void
 }
@@ -45,8 +49,10 @@ export class Run {
   #isReported = false
   #completing: Promise<unknown> | undefined
   #isCompleted = false
+  #hasReturned = false
   #timer: NodeJS.Timeout | undefined
   #grace: NodeJS.Timeout | undefined
+  #log: RunLog | undefined
 
   constructor(
     readonly claimed: ClaimedJob,
@@ -112,6 +118,13 @@ export class Run {
     return this.#controller.signal
   }
 
+  /** Made on demand as well. */
+  get log(): RunLog {
+    const hasEnded = this.#hasReturned || (this.#isReported && !this.#isCompleted)
+    this.#log ??= this.settings.logs.open(this.claimed, hasEnded)
+    return this.#log
+  }
+
   #runHandler = (validated: Validated): unknown => {
     if (!validated.ok) {
       throw new LongshoreError(
@@ -163,6 +176,7 @@ export class Run {
           this.#isReported = true
           this.#count('succeeded')
           this.settings.onCompleted(this.claimed)
+          this.#log?.flush()
         }
         return value as T
       case 'cancelled':
@@ -214,14 +228,17 @@ export class Run {
   }
 
   #end(): void {
+    this.#hasReturned = true
     if (this.#timer) clearTimeout(this.#timer)
     if (this.#grace) clearTimeout(this.#grace)
+    this.#log?.end() // a completed run may go on and say more
     this.settings.onReturn(this)
   }
 
   #report(outcome: Outcome): void {
     if (this.#isReported) return
     this.#isReported = true
+    this.#log?.end()
     this.#count(outcome.kind === 'retry' ? 'retried' : outcome.kind)
     this.settings.onOutcome(outcome)
   }
@@ -307,6 +324,12 @@ class Context implements JobContext {
   }
   groupId(): Promise<string | null> {
     return this.#run.settings.readGroup(this.#run.claimed)
+  }
+  get log(): JobLog {
+    return this.#run.log.log
+  }
+  get progress(): JobContext['progress'] {
+    return this.#run.log.progress
   }
 }
 

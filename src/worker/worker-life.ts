@@ -37,6 +37,7 @@ import { createCompletions } from './completions.ts'
 import { createDrains } from './drains.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
 import { createGroupEnds } from './group-ends.ts'
+import type { JobLogs } from './job-logs.ts'
 import { createLeaseChecks } from './lease-checks.ts'
 import type { Meter } from './meter.ts'
 import { createRedisPath, type RedisPath } from './redis-path.ts'
@@ -81,6 +82,8 @@ export interface LifeOptions {
   abortGraceMs: number
   maxResultBytes: number
   stallMs: number
+  /** Those of all its lives. */
+  logs: JobLogs
   meter: Meter
   memory: () => number
   logger: Logger
@@ -119,6 +122,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       },
       readParents: (job, task, after) => readParents(pool, schema, job.id, task, after, PARENTS_PAGE),
       readGroup: job => readGroupOf(pool, schema, job.id),
+      logs: given.logs,
     },
     onCompleted: job => path?.runEnded(job),
     earlier,

@@ -63,6 +63,20 @@ describe('the README', () => {
     expect(code).toBe(0)
   })
 
+  it('[S8] shows how a log is followed', async () => {
+    const example = readFileSync('examples/follow-logs.ts', 'utf8')
+    expect(readFileSync('docs/guide.md', 'utf8')).toContain(`\`\`\`ts\n${example}\`\`\``)
+    const { code, output } = await run(['examples/follow-logs.ts'], { DATABASE_URL: database.url })
+    expect(output.split('\n')).toEqual([
+      'info loaded {"file":"a.csv"}',
+      'warn passed over {"file":"b.png"}',
+      'info loaded {"file":"c.csv"}',
+      '3 of 3',
+      '',
+    ])
+    expect(code).toBe(0)
+  })
+
   it('[S4] [W2] shows a build graph that fails in one branch, and a workflow', async () => {
     const example = readFileSync('examples/build-graph.ts', 'utf8')
     expect(blocksOf('ts')).toContain(example)

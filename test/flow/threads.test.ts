@@ -58,6 +58,22 @@ async function begin(
   return { producer, worker, enqueue, run }
 }
 
+describe('what a handler in a thread says', () => {
+  it('[S8] is logged by the worker, in order, and what is said too late is counted', async () => {
+    const { producer, worker, run } = await begin()
+    const { id } = await run('talk')
+    const lines = producer.followLogs(id)
+    const said: unknown[] = []
+    for await (const { level, message, data } of lines) said.push([level, message, data])
+    expect(said).toMatchObject([
+      ['info', 'begun', { n: 1 }],
+      ['warn', 'odd', expect.stringContaining('Function')],
+    ])
+    expect(await producer.getProgress(id)).toMatchObject({ done: 2, total: 2 })
+    await eventually('the last word is counted', async () => worker.logCounts.dropped.late === 1)
+  })
+})
+
 describe('a handler in a thread', () => {
   it('is given its job, and returns its result', async () => {
     const task = inThread({ retry: { attempts: 4 } })

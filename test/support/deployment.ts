@@ -146,6 +146,8 @@ const TABLES = [
   'longshore.groups',
   'longshore.edges',
   'longshore.workflows',
+  'longshore.job_logs',
+  'longshore.job_progress',
   'journal.changes',
 ]
 const MOST_DELETED = 1000

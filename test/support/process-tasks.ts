@@ -5,6 +5,8 @@ import { defineTask } from '../../src/index.ts'
 export const noops = ['noop-1', 'noop-2', 'noop-3'].map(name => defineTask<number>({ name }))
 /** Returns when its process is told to, and does not listen to its signal. At most four at once. */
 export const wait = defineTask<number>({ name: 'wait', concurrency: 4 })
+/** Logs a line, tells how far it is, and returns when its process is told to. */
+export const talk = defineTask<number>({ name: 'talk' })
 /** Takes a moment. */
 export const nap = defineTask<number>({ name: 'nap' })
 /** Takes a moment, fails its first attempt now and then. Limited in both ways. */

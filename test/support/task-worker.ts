@@ -5,7 +5,7 @@
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import { createWorker, NonRetryableError, type WorkerOptions } from '../../src/index.ts'
-import { nap, noops, part, poison, tenant, wait } from './process-tasks.ts'
+import { nap, noops, part, poison, talk, tenant, wait } from './process-tasks.ts'
 
 const NAP_MS = 30
 const TENANT_MS = 3
@@ -18,6 +18,11 @@ const worker = createWorker({
   handlers: [
     ...noops.map(task => task.handle(() => undefined)),
     wait.handle(async () => {
+      await mayReturn
+    }),
+    talk.handle(async (_, ctx) => {
+      ctx.log('begun')
+      ctx.progress(1, 2)
       await mayReturn
     }),
     nap.handle(() => pause(NAP_MS)),

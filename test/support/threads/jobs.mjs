@@ -36,6 +36,13 @@ const works = {
     say(payload.end)
     signal.throwIfAborted()
   },
+  talk(_, { log, progress }) {
+    log('begun', { n: 1 })
+    log.warn('odd', { call: () => undefined })
+    progress(1, 2)
+    progress(2, 2)
+    setTimeout(() => log('too late'), 0)
+  },
   exit: () => process.exit(3),
   throwLater() {
     setTimeout(() => {

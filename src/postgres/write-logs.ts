@@ -1,0 +1,54 @@
+/** The verb *write logs*: lines and progress of runs, in a statement of their own. */
+import type { JobId } from '../job/job-id.ts'
+import type { LogLevel } from '../job/job-log.ts'
+import type { Queryable } from '../job/queryable.ts'
+import { inSchema } from './schema-name.ts'
+
+/** The run that says it. */
+interface OfRun {
+  id: JobId
+  leaseToken: string
+  attempt: number
+}
+
+export interface NewLine {
+  run: OfRun
+  /** Its place among the lines of its run. */
+  seq: number
+  ageMs: number
+  level: LogLevel
+  message: string
+  /** JSON text. */
+  data: string | null
+}
+
+export interface NewProgress {
+  run: OfRun
+  done: number
+  total: number | null
+}
+
+export async function writeLogs(
+  db: Queryable,
+  schema: string,
+  lines: readonly NewLine[],
+  progress: readonly NewProgress[],
+): Promise<void> {
+  const jobs = new Set<string>()
+  for (const { run } of lines) jobs.add(run.id)
+  for (const { run } of progress) jobs.add(run.id)
+  await db.query(inSchema(schema, 'select longshore.write_logs($1, $2, $3)'), [
+    `[${lines.map(lineText).join()}]`,
+    `[${progress.map(progressText).join()}]`,
+    [...jobs],
+  ])
+}
+
+const runText = ({ id, leaseToken, attempt }: OfRun) =>
+  `"job":"${id}","lease":${leaseToken},"attempt":${attempt}`
+
+const lineText = ({ run, seq, ageMs, level, message, data }: NewLine) =>
+  `{${runText(run)},"seq":${seq},"age":${ageMs},"level":"${level}","message":${JSON.stringify(message)},"data":${data}}`
+
+const progressText = ({ run, done, total }: NewProgress) =>
+  `{${runText(run)},"done":${done},"total":${total}}`
