@@ -21,6 +21,7 @@ import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readWorkerSettings, type WorkerSettings } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
+import { loadTracing } from '../runtime/tracing.ts'
 import { beginLives, type Lives } from './succession.ts'
 import { beginLife } from './worker-life.ts'
 
@@ -133,6 +134,7 @@ export function createWorker(options: WorkerOptions): Worker {
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
     )
     try {
+      await loadTracing()
       await withRetry(() => checkDatabase(pool, schema), { ...PAUSES, isTransient: isTransientError })
       const deployment = await withRetry(() => readDeployment(pool, schema), {
         ...PAUSES,

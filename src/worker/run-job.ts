@@ -13,10 +13,12 @@ import { messageOf, storedError, toStoredError } from '../job/stored-error.ts'
 import type { Handler, JobContext, ParentJob, Parents, RunningJob, Task } from '../job/task.ts'
 import { type Validated, validate } from '../job/validate.ts'
 import type { Completion } from '../postgres/complete-job.ts'
-import type { ClaimedJob, Outcome } from '../postgres/settle-and-claim.ts'
+import type { ClaimedJob, ClaimedTrace, Outcome } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
+import { type RunSpan, traceRun } from '../runtime/tracing.ts'
 
 export interface RunSettings {
+  workerId: number
   /** How long a handler may take to return after its signal fired. */
   abortGraceMs: number
   maxResultBytes: number
@@ -43,6 +45,7 @@ export class Run {
   #isCompleted = false
   #timer: NodeJS.Timeout | undefined
   #grace: NodeJS.Timeout | undefined
+  #span: RunSpan | undefined
 
   constructor(
     readonly claimed: ClaimedJob,
@@ -53,6 +56,7 @@ export class Run {
   start(): void {
     if (this.#isReported) return // given back before it began
     this.#hasStarted = true
+    if (this.claimed.trace) this.#startSpan(this.claimed.trace)
     const { timeoutMs } = this.handler.task
     if (timeoutMs !== undefined) {
       this.#timer = setTimeout(() => {
@@ -114,7 +118,18 @@ export class Run {
       )
     }
     const job = new HandedOverJob(this.claimed, this.handler.task.name, validated.value)
-    return this.handler.run(job, new Context(this))
+    const context = new Context(this)
+    return this.#span ? this.#span.call(() => this.handler.run(job, context)) : this.handler.run(job, context)
+  }
+
+  #startSpan(trace: ClaimedTrace): void {
+    this.#span = traceRun({
+      jobId: this.claimed.id,
+      task: this.handler.task.name,
+      attempt: this.claimed.attempt,
+      workerId: this.settings.workerId,
+      ...trace,
+    })
   }
 
   /** See `JobContext.complete`. */
@@ -154,6 +169,7 @@ export class Run {
         this.#isCompleted = true
         if (!this.#isReported) {
           this.#isReported = true
+          this.#span?.end('succeeded')
           this.settings.onCompleted(this.claimed)
         }
         return value as T
@@ -214,6 +230,7 @@ export class Run {
   #report(outcome: Outcome): void {
     if (this.#isReported) return
     this.#isReported = true
+    this.#span?.end(outcome.kind, 'error' in outcome ? outcome.error : undefined)
     this.settings.onOutcome(outcome)
   }
 

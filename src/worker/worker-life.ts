@@ -35,6 +35,7 @@ import { openRedis } from '../redis/open-redis.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
+import { isTracing } from '../runtime/tracing.ts'
 import { createWakeUp } from '../runtime/wake-up.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
@@ -120,6 +121,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   }
 
   const runSettings: RunSettings = {
+    workerId,
     abortGraceMs: given.abortGraceMs,
     maxResultBytes: given.maxResultBytes,
     logger,
@@ -304,7 +306,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   inside = earlier?.handOver(handlerReturned) ?? 0
   const groupEnds = createGroupEnds(pool, schema, logger)
   const exchange = async (outcomes: readonly Outcome[], limit: number, named?: Named) => {
-    const answer = await settleAndClaim(pool, schema, workerId, outcomes, limit, named)
+    const answer = await settleAndClaim(pool, schema, workerId, outcomes, limit, named, isTracing())
     for (const group of answer.groups) groupEnds.add(group)
     return answer
   }
