@@ -9,6 +9,10 @@ const workerSettings = z.object({
   claimBatchSize: z.coerce.number().int().min(1).max(1000).default(50),
   /** How often an idle worker looks by itself; a wake-up ends the wait. */
   pollIntervalMs: z.coerce.number().int().min(1).max(3_600_000).default(100),
+  /** Claims are halved while more than this share of the memory is used: of the heap, or of the control group or machine. */
+  memoryThreshold: z.coerce.number().gt(0).max(1).default(0.8),
+  /** Claims shrink to 70 % while the p99 of handlers' durations is above this; without it they do not. */
+  latencyThresholdMs: z.coerce.number().min(1).optional(),
 })
 
 export type WorkerSettings = z.infer<typeof workerSettings>
@@ -22,6 +26,8 @@ export function readWorkerSettings(
     maxConcurrentTasks: options.maxConcurrentTasks ?? env['MAX_CONCURRENT_TASKS'],
     claimBatchSize: options.claimBatchSize ?? env['CLAIM_BATCH_SIZE'],
     pollIntervalMs: options.pollIntervalMs ?? env['POLL_INTERVAL_MS'],
+    memoryThreshold: options.memoryThreshold ?? env['MEMORY_THRESHOLD'],
+    latencyThresholdMs: options.latencyThresholdMs ?? env['LATENCY_THRESHOLD_MS'],
   })
   if (parsed.success) return parsed.data
   const problems = parsed.error.issues.map(issue => `${issue.path.join('.')}: ${issue.message}`)

@@ -1,6 +1,6 @@
 /**
  * The worker: claims jobs, runs them, settles them. Options are checked here; `worker-life.ts` is one life of it,
- * `succession.ts` what follows when one has died, `exchange-loop.ts` the traffic with Postgres, `run-job.ts` one run, `wake-up.ts` how it learns of new jobs.
+ * `succession.ts` what follows when one has died, `exchange-loop.ts` the traffic with Postgres, `runs.ts` what it runs, `run-job.ts` one run.
  */
 import { hostname } from 'node:os'
 import { checkList, checkOptions, checkWhole } from '../job/check-options.ts'
@@ -20,8 +20,10 @@ import { isTransientError } from '../postgres/transient-error.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readWorkerSettings, type WorkerSettings } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
+import { createMemoryGauge } from '../runtime/memory.ts'
 import { withRetry } from '../runtime/retry.ts'
 import { loadTracing } from '../runtime/tracing.ts'
+import { Meter } from './meter.ts'
 import { beginLives, type Lives } from './succession.ts'
 import { beginLife } from './worker-life.ts'
 
@@ -96,6 +98,8 @@ const KNOWN = Object.keys({
   maxConcurrentTasks: true,
   claimBatchSize: true,
   pollIntervalMs: true,
+  memoryThreshold: true,
+  latencyThresholdMs: true,
   abortGrace: true,
   lease: true,
   stall: true,
@@ -129,6 +133,9 @@ export function createWorker(options: WorkerOptions): Worker {
     leaseMs,
   }
 
+  const meter = new Meter()
+  const memory = createMemoryGauge()
+
   const begin = async (): Promise<Lives> => {
     const pool = openPool(postgres, CONNECTIONS, error =>
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
@@ -155,6 +162,8 @@ export function createWorker(options: WorkerOptions): Worker {
               abortGraceMs,
               maxResultBytes,
               stallMs,
+              meter,
+              memory,
               logger,
             },
             earlier,

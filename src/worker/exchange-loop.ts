@@ -8,6 +8,8 @@ import { isDataError, isTransientError } from '../postgres/transient-error.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { pauseMs } from '../runtime/retry.ts'
+import { claimSize, isCritical, isSaturated, type Pressure, pressureFactor } from './claim-size.ts'
+import type { Meter } from './meter.ts'
 
 export interface ExchangeLoop {
   /** Look for jobs now. */
@@ -17,8 +19,8 @@ export interface ExchangeLoop {
   /** A handler has returned: its permit is free. */
   freePermit(): void
   stopClaiming(): void
-  /** Claim nothing until this is taken back; what is under way still comes. */
-  holdClaims(isHeld: boolean): void
+  /** Claim nothing until each reason is taken back; what is under way still comes. */
+  holdClaims(reason: HoldReason, isHeld: boolean): void
   /** Resolves when every outcome is settled and no call is under way. */
   idle(): Promise<void>
   /** Resolves when the calls that are under way now have been answered, and their jobs handed on. */
@@ -26,6 +28,9 @@ export interface ExchangeLoop {
   /** Gives up whatever is not settled. */
   close(): void
 }
+
+/** `alone`: a job must run by itself. `drained`: somebody wants this worker to take no more. */
+export type HoldReason = 'alone' | 'drained'
 
 const IN_FLIGHT = 2
 const MOST_OUTCOMES = 1000
@@ -35,6 +40,10 @@ const BUSY_FIRST_MS = 5
 const BUSY_MAX_MS = 1000
 /** Whoever holds slots that a claim wanted commits soon; a crowd that asks again and again would slow it down. */
 const LOOK_AGAIN = { firstMs: 2, maxMs: 50 }
+/** How long permits may lie idle because they are few: long enough for others to end, too short for anybody to wait for. */
+const FEW_FREE_MS = 100
+/** How long a worker that is short of memory waits for a run to end before it takes one more all the same. */
+const SHORT_OF_MEMORY_MS = 1000
 
 export function createExchangeLoop(options: {
   settings: WorkerSettings
@@ -53,7 +62,10 @@ export function createExchangeLoop(options: {
   onDead: () => void
   /** No call is under way and a permit is free. */
   onIdle: () => void
+  /** Every permit is taken, or the worker had better take no more: others should be woken. */
   onFull: () => void
+  pressure: () => Pressure
+  meter: Meter
   logger: Logger
 }): ExchangeLoop {
   const { settings, logger } = options
@@ -63,15 +75,21 @@ export function createExchangeLoop(options: {
   let busyRounds = 0
   let calls = 0
   const underWay = new Set<Promise<void>>()
+  const max = settings.maxConcurrentTasks
   let taken = options.taken // permits: jobs whose handler has not returned
   let reserved = 0 // permits asked for in calls under way
   let batch = settings.claimBatchSize
   let hasBacklog = false // the last claim came back full
   let mustLook = false
   let isClaiming = true
-  let isHeld = false
+  const holds = new Set<HoldReason>()
   let lookAgain: NodeJS.Timeout | undefined
   let busyLooks = 0 // in a row
+  let isNearlyFull = false
+  let isHeldBack = false // by few permits or short memory
+  let ended = 0 // since the last claim
+  let claimedAt = performance.now()
+  let notForLong: NodeJS.Timeout | undefined
   let isClosed = false
   let isScheduled = false
   let failures = 0
@@ -90,12 +108,15 @@ export function createExchangeLoop(options: {
 
   const pump = () => {
     while (calls < IN_FLIGHT && !pausedUntil) {
-      const free = isClaiming && !isHeld ? settings.maxConcurrentTasks - taken - reserved : 0
-      const limit = Math.max(0, Math.min(free, batch))
+      const limit = isClaiming && holds.size === 0 ? room() : 0
       const wantsJobs = limit > 0 && (mustLook || hasBacklog)
       if (outcomes.length === 0 && !wantsJobs) break
       const asked = wantsJobs || options.looksForFree() ? limit : 0
-      if (asked > 0) mustLook = false
+      if (asked > 0) {
+        mustLook = false
+        claimedAt = performance.now()
+        ended = 0
+      }
       const sent = outcomes.length <= MOST_OUTCOMES ? outcomes : outcomes.slice(0, MOST_OUTCOMES)
       outcomes = sent === outcomes ? [] : outcomes.slice(MOST_OUTCOMES)
       calls++
@@ -104,9 +125,45 @@ export function createExchangeLoop(options: {
     }
     if (calls > 0 || outcomes.length > 0) return
     if (busy.length === 0 && !busyTimer) for (const resolve of onSettled.splice(0)) resolve()
-    if (!isClaiming || isHeld || pausedUntil) return
-    if (taken < settings.maxConcurrentTasks) options.onIdle()
+    if (!isClaiming || holds.size > 0 || pausedUntil) return
+    if (taken < max && !isHeldBack) options.onIdle()
     else options.onFull()
+  }
+
+  /** How many jobs the next claim may ask for. */
+  const room = (): number => {
+    isNearlyFull = isSaturated(isNearlyFull, max - taken, max)
+    const pressure = options.pressure()
+    const factor = pressureFactor(pressure, settings)
+    const isShort = isCritical(pressure, settings)
+    const patience = isShort ? SHORT_OF_MEMORY_MS : FEW_FREE_MS
+    const sinceClaim = performance.now() - claimedAt
+    const limit = claimSize({
+      free: max - taken - reserved,
+      batch: factor < 1 ? settings.claimBatchSize : batch,
+      isSaturated: isNearlyFull,
+      factor,
+      isCritical: isShort,
+      ended,
+      isOverdue: sinceClaim >= patience,
+    })
+    const wasHeldBack = isHeldBack
+    isHeldBack = limit === 0 && (isNearlyFull || isShort)
+    // Nobody woke it meanwhile.
+    if (wasHeldBack && !isHeldBack) mustLook = true
+    if (isHeldBack && taken < max) lookWhenOverdue(patience - sinceClaim)
+    return limit
+  }
+
+  const lookWhenOverdue = (ms: number) => {
+    if (isClosed) return
+    notForLong ??= setTimeout(
+      () => {
+        notForLong = undefined
+        schedule()
+      },
+      Math.max(1, ms),
+    )
   }
 
   const call = (sent: Outcome[], limit: number) => {
@@ -127,6 +184,7 @@ export function createExchangeLoop(options: {
     settled(sent, answer)
     if (wait === 'dead') return options.onDead()
     if (limit > 0) {
+      options.meter.claimed(claimed.length)
       const isFilled = claimed.length === limit
       hasBacklog = wait === 'more' || (isFilled && wait !== 'full')
       if (wait === 'busy') lookSoon()
@@ -233,16 +291,17 @@ export function createExchangeLoop(options: {
     },
     freePermit() {
       // A handler that outlived its run frees a permit without an outcome: nothing else would look.
-      if (taken-- === settings.maxConcurrentTasks) mustLook = true
+      if (taken-- === max) mustLook = true
+      ended++
       schedule()
     },
     stopClaiming() {
       isClaiming = false
       schedule()
     },
-    holdClaims(held) {
-      isHeld = held
-      if (!held) mustLook = true
+    holdClaims(reason, isHeld) {
+      if (isHeld) holds.add(reason)
+      else if (holds.delete(reason)) mustLook = true
       schedule()
     },
     async answered() {
@@ -253,6 +312,7 @@ export function createExchangeLoop(options: {
       clearTimeout(busyTimer)
       clearTimeout(pausedUntil)
       clearTimeout(lookAgain)
+      clearTimeout(notForLong)
     },
     idle() {
       return new Promise(resolve => {

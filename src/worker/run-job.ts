@@ -16,12 +16,14 @@ import type { Completion } from '../postgres/complete-job.ts'
 import type { ClaimedJob, ClaimedTrace, Outcome } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { type RunSpan, traceRun } from '../runtime/tracing.ts'
+import type { Ending, Meter } from './meter.ts'
 
 export interface RunSettings {
   workerId: number
   /** How long a handler may take to return after its signal fired. */
   abortGraceMs: number
   maxResultBytes: number
+  meter: Meter
   logger: Logger
   /** Called once, unless the run was completed in a transaction. */
   onOutcome: (outcome: Outcome) => void
@@ -39,7 +41,7 @@ export interface RunSettings {
 export class Run {
   #controller: AbortController | undefined
   #abortedWith: LongshoreError | undefined
-  #hasStarted = false
+  #startedAt: number | undefined
   #isReported = false
   #completing: Promise<unknown> | undefined
   #isCompleted = false
@@ -55,7 +57,7 @@ export class Run {
 
   start(): void {
     if (this.#isReported) return // given back before it began
-    this.#hasStarted = true
+    this.#startedAt = performance.now()
     if (this.claimed.trace) this.#startSpan(this.claimed.trace)
     const { timeoutMs } = this.handler.task
     if (timeoutMs !== undefined) {
@@ -86,7 +88,7 @@ export class Run {
   /** Fire the handler's signal; after the grace the run ends with or without it. */
   abort(reason: LongshoreError): void {
     if (this.#abortedWith || this.#isReported) return
-    if (!this.#hasStarted) {
+    if (this.#startedAt === undefined) {
       this.giveUp()
       return
     }
@@ -169,6 +171,7 @@ export class Run {
         this.#isCompleted = true
         if (!this.#isReported) {
           this.#isReported = true
+          this.#count('succeeded')
           this.#span?.end('succeeded')
           this.settings.onCompleted(this.claimed)
         }
@@ -230,8 +233,15 @@ export class Run {
   #report(outcome: Outcome): void {
     if (this.#isReported) return
     this.#isReported = true
-    this.#span?.end(outcome.kind, 'error' in outcome ? outcome.error : undefined)
+    const ending = outcome.kind === 'retry' ? 'retried' : outcome.kind
+    this.#count(ending)
+    this.#span?.end(ending, 'error' in outcome ? outcome.error : undefined)
     this.settings.onOutcome(outcome)
+  }
+
+  #count(how: Ending): void {
+    const now = performance.now()
+    this.settings.meter.ended(this.handler.task.name, how, this.#startedAt ?? now, now)
   }
 
   #success(result: string | null): Outcome {

@@ -5,10 +5,8 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { LongshoreError } from '../job/errors.ts'
-import type { JobId } from '../job/job-id.ts'
 import type { Handler } from '../job/task.ts'
-import { completeJob } from '../postgres/complete-job.ts'
-import { openPool, type Pool } from '../postgres/connect.ts'
+import type { Pool } from '../postgres/connect.ts'
 import { startHeartbeat } from '../postgres/heartbeat.ts'
 import { type Listener, openListener } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
@@ -24,13 +22,7 @@ import {
   type WorkerFacts,
 } from '../postgres/register-worker.ts'
 import { channelName } from '../postgres/schema-name.ts'
-import {
-  type ClaimedJob,
-  type Named,
-  type Outcome,
-  readPayload,
-  settleAndClaim,
-} from '../postgres/settle-and-claim.ts'
+import { type Named, type Outcome, settleAndClaim } from '../postgres/settle-and-claim.ts'
 import { openRedis } from '../redis/open-redis.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
@@ -38,11 +30,14 @@ import type { Logger } from '../runtime/logger.ts'
 import { isTracing } from '../runtime/tracing.ts'
 import { createWakeUp } from '../runtime/wake-up.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
+import { createCancels } from './cancels.ts'
+import { createCompletions } from './completions.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
 import { createGroupEnds } from './group-ends.ts'
 import { createLeaseChecks } from './lease-checks.ts'
+import type { Meter } from './meter.ts'
 import { createRedisPath, type RedisPath } from './redis-path.ts'
-import { Run, type RunSettings } from './run-job.ts'
+import { createRuns } from './runs.ts'
 
 export interface WorkerLife {
   readonly workerId: number
@@ -60,13 +55,6 @@ export interface WorkerLife {
 /** How long a stopping worker keeps trying to settle its last runs. */
 const LAST_SETTLE_MS = 10_000
 const UNREGISTER_MS = 2000
-/** How long a job that must run alone waits for the settles of the others: somebody may hold one of them for minutes. */
-const SETTLE_BEFORE_ALONE_MS = 2000
-/** Completions in transactions of their own that are under way at once; more wait for their turn. */
-const COMPLETE_CONNECTIONS = 5
-/** How soon a cancelled job that is not known yet is looked for again. */
-const CANCEL_LOOK_MS = 250
-const MOST_KNOWN_LANES = 10_000
 const PARENTS_PAGE = 1000
 /** A relay that leads is heard by then; a worker that hears none goes straight to Postgres. */
 const FIRST_BEAT_MS = 700
@@ -85,16 +73,16 @@ export interface LifeOptions {
   abortGraceMs: number
   maxResultBytes: number
   stallMs: number
+  meter: Meter
+  memory: () => number
   logger: Logger
 }
 
-/** `earlier`: the life that died before it; the handlers it left behind keep their permits. */
+/** `earlier`: the life that died before it. */
 export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promise<WorkerLife> {
-  const { pool, schema, handlers } = given
+  const { pool, schema } = given
   const workerId = await registerWorker(pool, schema, given.facts)
   const logger = given.logger.child({ worker: workerId })
-  /** The tasks of lanes. */
-  const lanes = await readLanes(pool, schema, { tasks: given.facts.tasks })
   let isEnding = false // starts no more
   let isDead = false
   let onDeath: () => void = () => undefined
@@ -102,194 +90,41 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onDeath = resolve
   })
 
-  // Every run whose lease this worker holds in Postgres, also those whose outcome is not settled yet.
-  const runs = new Map<JobId, Run>()
-  // Claims whose lanes are being read: their jobs are not runs yet. One token per claim.
-  const unstartedClaims = new Set<string>()
-  const lanesBeingRead = new Set<Promise<unknown>>()
-  const holds = (lease: { id: JobId; leaseToken: string }) =>
-    runs.get(lease.id)?.claimed.leaseToken === lease.leaseToken || unstartedClaims.has(lease.leaseToken)
-  let unreported = 0
-  let onAllReported: (() => void) | undefined
-  let inside = 0 // handlers that have not returned, and jobs that wait to run alone
-  let onReturned: (() => void) | undefined
-  let onReturn = () => loop.freePermit()
-  const handlerReturned = () => {
-    inside--
-    onReturn()
-    onReturned?.()
-  }
-
-  const runSettings: RunSettings = {
-    workerId,
-    abortGraceMs: given.abortGraceMs,
-    maxResultBytes: given.maxResultBytes,
-    logger,
-    onOutcome: outcome => {
-      if (isDead) runs.delete(outcome.id)
-      else loop.settle(outcome)
-      if (--unreported === 0) onAllReported?.()
-    },
-    onReturn: handlerReturned,
-    complete: async (job, work) => {
-      if (hasClosed) throw new LongshoreError('LEASE_LOST', 'the worker has given the job back')
-      const { completion, group } = await completeJob(completePool(), schema, workerId, job, work)
-      if (group !== undefined) groupEnds.add(group)
-      return completion
-    },
-    readParents: (job, task, after) => readParents(pool, schema, job.id, task, after, PARENTS_PAGE),
-    readGroup: job => readGroupOf(pool, schema, job.id),
-    onCompleted: job => {
-      path?.runEnded(job)
-      if (holds(job)) runs.delete(job.id)
-      if (--unreported === 0) onAllReported?.()
-    },
-  }
-
-  /** Opened by the first completion: most workers never need it. */
-  let completions: Pool | undefined
-  let hasClosed = false
-  const completePool = () => {
-    completions ??= openPool(given.postgres, COMPLETE_CONNECTIONS, error =>
-      logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
-    )
-    return completions
-  }
-
-  const startJob = (job: ClaimedJob) => {
-    const handler = handlers.get(lanes.get(job.lane) ?? '')
-    // Two that must run alone cannot wait for each other here: the one that waits would be rescued with the other.
-    if (!handler || isEnding || (job.mustRunAlone && hasLonely)) return giveBack(job)
-    unreported++
-    inside++
-    const run = new Run(job, handler, runSettings)
-    runs.set(job.id, run)
-    if (job.mustRunAlone)
-      runAlone(run).catch(error => logger.error({ err: error }, 'running a job alone failed'))
-    else start(run)
-  }
-
-  const start = (run: Run) => {
-    if (run.claimed.payload !== '') run.start()
-    else startLarge(run)
-  }
-
-  /**
-   * A job that workers died with twice waits until everything else here has ended, and runs by itself: if it is the cause,
-   * no other job shares its fate. Meanwhile nothing is claimed.
-   */
-  let hasLonely = false
-  const runAlone = async (run: Run) => {
-    hasLonely = true
-    loop.holdClaims(true)
-    logger.info({ job: run.claimed.id }, 'a job that was rescued twice waits to run alone')
-    await loop.answered() // what those claims bring runs before
-    await Promise.all(lanesBeingRead)
-    await othersReturned(1)
-    // What has ended would run again if this one took the process with it before it is settled.
-    await Promise.race([loop.idle(), pause(SETTLE_BEFORE_ALONE_MS, undefined, { ref: false })])
-    if (isEnding) run.giveUp()
-    else start(run)
-    await othersReturned(0)
-    hasLonely = false
-    loop.holdClaims(false)
-  }
-  /** Resolves when no more than `left` handlers are inside. */
-  const othersReturned = async (left: number) => {
-    while (inside > left) {
-      await new Promise<void>(resolve => {
-        onReturned = resolve
-      })
-    }
-  }
-
-  /** One after another: a worker that takes hundreds of large payloads at once would hold them all twice. */
-  let lastLarge: Promise<void> = Promise.resolve()
-  const startLarge = (run: Run) => {
-    lastLarge = lastLarge.then(async () => {
-      try {
-        const payload = await readPayload(pool, schema, run.claimed)
-        if (payload === undefined) throw new LongshoreError('WORKER_STOPPED', 'the lease is gone')
-        if (isEnding) return run.giveUp() // a stop may have given it back meanwhile
-        run.claimed.payload = payload
-        run.start()
-      } catch (error) {
-        logger.info(
-          { err: error, job: run.claimed.id },
-          'could not read a large payload; giving the job back',
-        )
-        run.giveUp()
-      }
-    })
-  }
-
-  const giveBack = (job: ClaimedJob) => {
-    loop.settle({ id: job.id, leaseToken: job.leaseToken, kind: 'released' })
-    loop.freePermit()
-  }
-
-  const startJobs = (jobs: ClaimedJob[]) => {
-    wakeUp.onClaimed(jobs.length)
-    const unknown = jobs.filter(job => !lanes.has(job.lane))
-    if (unknown.length === 0) {
-      for (const job of jobs) startJob(job)
-      return
-    }
-    const token = jobs[0]?.leaseToken ?? ''
-    unstartedClaims.add(token)
-    const reading = readLanes(pool, schema, { lanes: [...new Set(unknown.map(job => job.lane))] })
-      .then(
-        read => {
-          if (lanes.size > MOST_KNOWN_LANES) lanes.clear()
-          for (const [lane, task] of read) lanes.set(lane, task)
-          for (const job of jobs) startJob(job)
-        },
-        error => {
-          logger.warn({ err: error }, 'could not read the lanes of claimed jobs; giving the jobs back')
-          for (const job of jobs) giveBack(job)
-        },
-      )
-      .finally(() => {
-        unstartedClaims.delete(token)
-        lanesBeingRead.delete(reading)
-      })
-    lanesBeingRead.add(reading)
-  }
-
-  let cancelLook: NodeJS.Timeout | undefined
-  /** Fire the signals of runs that somebody has cancelled. */
-  const abortCancelled = () => {
-    readCancelled(pool, schema, workerId).then(
-      cancelled => {
-        let isAnyUnknown = false
-        for (const lease of cancelled) {
-          const run = runs.get(lease.id)
-          if (run?.claimed.leaseToken === lease.leaseToken)
-            run.abort(new LongshoreError('JOB_CANCELLED', `job ${lease.id} was cancelled`))
-          else isAnyUnknown = true
-        }
-        // Claimed, but the claim's answer is still under way: the next beat may be minutes off.
-        if (!isAnyUnknown || isEnding) return
-        clearTimeout(cancelLook)
-        cancelLook = setTimeout(() => {
-          if (!isEnding) abortCancelled()
-        }, CANCEL_LOOK_MS).unref()
+  const completions = createCompletions(given.postgres, schema, workerId, logger)
+  const runs = createRuns({
+    pool,
+    schema,
+    handlers: given.handlers,
+    lanes: await readLanes(pool, schema, { tasks: given.facts.tasks }),
+    loop: () => loop,
+    settings: {
+      workerId,
+      abortGraceMs: given.abortGraceMs,
+      maxResultBytes: given.maxResultBytes,
+      meter: given.meter,
+      logger,
+      complete: async (job, work) => {
+        const { completion, group } = await completions.complete(job, work)
+        if (group !== undefined) groupEnds.add(group)
+        return completion
       },
-      error =>
-        logger.info({ err: error }, 'could not read which jobs were cancelled; the next beat asks again'),
-    )
-  }
+      readParents: (job, task, after) => readParents(pool, schema, job.id, task, after, PARENTS_PAGE),
+      readGroup: job => readGroupOf(pool, schema, job.id),
+    },
+    onCompleted: job => path?.runEnded(job),
+    earlier,
+    logger,
+  })
+  const cancels = createCancels({ read: () => readCancelled(pool, schema, workerId), runs, logger })
 
   /** Give back runs that Postgres holds for this worker and that it knows nothing of. */
   const checkLeases = async () => {
-    const before = new Map(runs)
+    const wasHeld = runs.snapshot()
     const leases = await readLeases(pool, schema, workerId)
     // Claims that are committed but not yet answered are among them: they are no strangers.
     await loop.answered()
     // Nor is what was settled while Postgres read.
-    const unknown = leases.filter(
-      lease => before.get(lease.id)?.claimed.leaseToken !== lease.leaseToken && !holds(lease),
-    )
+    const unknown = leases.filter(lease => !wasHeld(lease) && !runs.holds(lease))
     for (const lease of unknown) loop.settle({ ...lease, kind: 'released' })
     if (unknown.length > 0)
       logger.warn({ jobs: unknown.length }, 'gave back jobs whose claim was answered to nobody')
@@ -303,7 +138,6 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     look: () => loop.look(),
     onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
   })
-  inside = earlier?.handOver(handlerReturned) ?? 0
   const groupEnds = createGroupEnds(pool, schema, logger)
   const exchange = async (outcomes: readonly Outcome[], limit: number, named?: Named) => {
     const answer = await settleAndClaim(pool, schema, workerId, outcomes, limit, named, isTracing())
@@ -312,14 +146,15 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   }
   const loop = createExchangeLoop({
     settings: given.settings,
-    taken: inside,
+    taken: runs.inside,
     exchange: (outcomes, limit) =>
       path?.isOpen ? path.exchange(outcomes, limit) : exchange(outcomes, limit),
     looksForFree: () => !path?.isOpen,
-    onClaimed: startJobs,
-    onSettled: outcome => {
-      if (holds(outcome)) runs.delete(outcome.id)
+    onClaimed: jobs => {
+      wakeUp.onClaimed(jobs.length)
+      runs.start(jobs)
     },
+    onSettled: runs.forget,
     onUnclearClaim: leaseChecks.begin,
     onDead: () => die(),
     onIdle: () => {
@@ -327,6 +162,11 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       else wakeUp.onIdle()
     },
     onFull: () => wakeUp.onFull(),
+    pressure: () => ({
+      memory: given.memory(),
+      p99Ms: given.settings.latencyThresholdMs === undefined ? 0 : given.meter.p99Ms(),
+    }),
+    meter: given.meter,
     logger,
   })
 
@@ -344,8 +184,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     loop.stopClaiming()
     loop.close()
     closePath()
-    const reason = new LongshoreError('LEASE_LOST', 'the worker lost its lease; the job runs elsewhere')
-    for (const run of runs.values()) run.abort(reason)
+    runs.lose(new LongshoreError('LEASE_LOST', 'the worker lost its lease; the job runs elsewhere'))
     onDeath()
   }
 
@@ -356,7 +195,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     leaseMs: given.facts.leaseMs,
     stallMs: given.stallMs,
     onDead: die,
-    onCancelled: abortCancelled,
+    onCancelled: cancels.look,
     onError: error => logger.warn({ err: error }, 'the heartbeat missed a beat; trying again'),
   })
   const unregister = () => {
@@ -374,7 +213,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       deployment,
       workerId,
       facts: given.facts,
-      running: () => inside,
+      running: () => runs.inside,
       exchange,
       onBell: () => loop.look(),
       onChange: isOpen => {
@@ -399,11 +238,11 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       channels: [bell, channelName(schema, 'due')],
       onNotify: (channel, payload) => {
         if (channel !== bell) upkeep?.onDue()
-        else if (payload === 'cancel') abortCancelled()
+        else if (payload === 'cancel') cancels.look()
         else wakeUp.onRing()
       },
       onGap: () => {
-        abortCancelled()
+        cancels.look()
         wakeUp.onRing()
       },
       onError: error => logger.warn({ err: error }, 'the listening connection broke; reconnecting'),
@@ -431,16 +270,6 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     loop.look()
   }
 
-  const allReported = (ms: number) =>
-    new Promise<void>(resolve => {
-      if (unreported === 0) return resolve()
-      const timer = setTimeout(resolve, ms)
-      onAllReported = () => {
-        clearTimeout(timer)
-        resolve()
-      }
-    })
-
   const lastSettles = async () => {
     await loop.idle()
     await leaseChecks.finish()
@@ -449,16 +278,18 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
 
   const end = async (deadlineMs: number) => {
     isEnding = true
+    runs.end()
     wakeUp.stop()
     leaseChecks.stop()
+    cancels.stop()
     loop.stopClaiming()
     clearTimeout(directSoon)
     // At once: whoever takes no more must not be rung for others.
     const pathClosed = closePath()
     // A claim under way may still bring jobs: they are given back at once.
-    await allReported(deadlineMs)
-    for (const run of runs.values()) run.abort(new LongshoreError('WORKER_STOPPED', 'the worker is stopping'))
-    await allReported(given.abortGraceMs + 100)
+    await runs.allReported(deadlineMs)
+    runs.abortAll(new LongshoreError('WORKER_STOPPED', 'the worker is stopping'))
+    await runs.allReported(given.abortGraceMs + 100)
     // What a dead life would settle is lost already.
     const unsettled = await Promise.race([
       died,
@@ -473,8 +304,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     // The row of a dead life goes when its jobs have been rescued.
     if (!isDead) await unregister()
     await listener.close()
-    hasClosed = true
-    await completions?.end()
+    await completions.close()
   }
 
   let ended: Promise<void> | undefined
@@ -495,9 +325,6 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       ended ??= end(deadlineMs)
       return ended
     },
-    handOver(onLeft) {
-      onReturn = onLeft
-      return inside
-    },
+    handOver: runs.handOver,
   }
 }

@@ -143,7 +143,7 @@ describe('a trace', () => {
     await eventually('both runs have ended', async () => spans(`run ${task.name}`).length === 2)
     const runs = spans(`run ${task.name}`)
     expect(runs.map(run => run.attributes['longshore.attempt'])).toEqual([1, 2])
-    expect(runs.map(run => run.attributes['longshore.outcome'])).toEqual(['retry', 'failed'])
+    expect(runs.map(run => run.attributes['longshore.outcome'])).toEqual(['retried', 'failed'])
     expect(spans(`dispatch ${task.name}`)).toHaveLength(2)
     const enqueue = await spanOf(`enqueue ${task.name}`)
     for (const run of runs) {

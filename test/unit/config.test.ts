@@ -3,7 +3,7 @@ import { readWorkerSettings } from '../../src/runtime/config.ts'
 
 describe('worker settings', () => {
   it('[W3] [W4] [W5] have the documented defaults', () => {
-    expect(readWorkerSettings({}, {})).toEqual({
+    expect(readWorkerSettings({}, {})).toMatchObject({
       maxConcurrentTasks: 1000,
       claimBatchSize: 50,
       pollIntervalMs: 100,
@@ -12,7 +12,7 @@ describe('worker settings', () => {
 
   it('take options before the environment before the defaults', () => {
     const env = { MAX_CONCURRENT_TASKS: '5', CLAIM_BATCH_SIZE: '6' }
-    expect(readWorkerSettings({ claimBatchSize: 7 }, env)).toEqual({
+    expect(readWorkerSettings({ claimBatchSize: 7 }, env)).toMatchObject({
       maxConcurrentTasks: 5,
       claimBatchSize: 7,
       pollIntervalMs: 100,

@@ -1,0 +1,64 @@
+/** How many jobs a worker may claim at this moment: pure rules over its permits and the pressure it is under. */
+
+export interface Pressure {
+  /** The share of its memory that the process uses, 0 to 1. */
+  readonly memory: number
+  /** The 99th percentile of how long handlers took of late; 0: none has ended. */
+  readonly p99Ms: number
+}
+
+export interface PressureLimits {
+  /** Above this share of memory claims are halved. */
+  readonly memoryThreshold: number
+  /** Above this p99 claims shrink to 70 %; none: they do not. */
+  readonly latencyThresholdMs?: number | undefined
+}
+
+const STOP_BELOW = 0.1
+const RESUME_FROM = 0.2
+const UNDER_MEMORY = 0.5
+const UNDER_LATENCY = 0.7
+
+/**
+ * Too few permits are free to be worth a claim, until enough are: a worker that is nearly full claims in batches, not one by
+ * one. With few permits each of them counts.
+ */
+export function isSaturated(wasSaturated: boolean, free: number, max: number): boolean {
+  const share = wasSaturated ? RESUME_FROM : STOP_BELOW
+  return free < Math.max(1, max * share)
+}
+
+export function pressureFactor(pressure: Pressure, limits: PressureLimits): number {
+  let factor = 1
+  if (pressure.memory > limits.memoryThreshold) factor *= UNDER_MEMORY
+  if (limits.latencyThresholdMs !== undefined && pressure.p99Ms > limits.latencyThresholdMs)
+    factor *= UNDER_LATENCY
+  return factor
+}
+
+/** Half-way from the threshold to the end: the next claims must not add to what is there. */
+export const isCritical = (pressure: Pressure, limits: PressureLimits): boolean =>
+  pressure.memory > (1 + limits.memoryThreshold) / 2
+
+export interface Room {
+  /** Permits that nobody has and nobody has asked for. */
+  readonly free: number
+  readonly batch: number
+  readonly isSaturated: boolean
+  readonly factor: number
+  readonly isCritical: boolean
+  /** Runs that have ended since the last claim. */
+  readonly ended: number
+  /** The last claim is longer ago than the poll interval: what is free is used all the same, one job if memory is short. */
+  readonly isOverdue: boolean
+}
+
+export function claimSize(room: Room): number {
+  if (room.free <= 0) return 0
+  if (room.isSaturated && !room.isOverdue) return 0
+  const size = Math.max(1, Math.floor(Math.min(room.free, room.batch) * room.factor))
+  if (!room.isCritical) return size
+  // For two that have ended one may come, so that what is inside grows less and less; and nobody starves.
+  const replaced = Math.max(Math.floor(room.ended * UNDER_MEMORY), room.ended > 0 || room.isOverdue ? 1 : 0)
+  return Math.min(size, replaced)
+}

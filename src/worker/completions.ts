@@ -1,0 +1,43 @@
+/** Settles runs in transactions of their own, see `JobContext.complete`, over connections that only they use. */
+import { LongshoreError } from '../job/errors.ts'
+import type { Queryable } from '../job/queryable.ts'
+import { type Completed, completeJob } from '../postgres/complete-job.ts'
+import { openPool, type Pool } from '../postgres/connect.ts'
+import type { PostgresConfig } from '../postgres/postgres-config.ts'
+import type { Logger } from '../runtime/logger.ts'
+import type { Lease } from './runs.ts'
+
+export interface Completions {
+  complete(lease: Lease, work: (tx: Queryable) => Promise<string | null>): Promise<Completed>
+  close(): Promise<void>
+}
+
+/** Completions under way at once; more wait for their turn. */
+const CONNECTIONS = 5
+
+export function createCompletions(
+  postgres: PostgresConfig,
+  schema: string,
+  workerId: number,
+  logger: Logger,
+): Completions {
+  let hasClosed = false
+  /** Opened by the first completion: most workers never need it. */
+  let opened: Pool | undefined
+  const pool = () => {
+    opened ??= openPool(postgres, CONNECTIONS, error =>
+      logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
+    )
+    return opened
+  }
+  return {
+    async complete(lease, work) {
+      if (hasClosed) throw new LongshoreError('LEASE_LOST', 'the worker has given the job back')
+      return completeJob(pool(), schema, workerId, lease, work)
+    },
+    async close() {
+      hasClosed = true
+      await opened?.end()
+    },
+  }
+}
