@@ -330,9 +330,8 @@ describe('a trace', () => {
     await enqueueUnder('vendor=some thing')
     expect(await stored()).toEqual([expect.stringMatching(/^00-1{32}-\w{16}-01 vendor=some thing$/)])
     await enqueueUnder(['a', 'b', 'c'].map(key => `${key}=${'x'.repeat(200)}`).join(','))
-    const job = await startWorker(task, () => undefined)
+    await startWorker(task, () => undefined)
     await eventually('both have run', async () => spans(`run ${task.name}`).length === 2)
-    expect(job.id).toBeGreaterThan(0)
     expect(spans(`run ${task.name}`).map(run => run.spanContext().traceState?.serialize())).toEqual([
       'vendor=some thing',
       undefined,
@@ -350,7 +349,6 @@ describe('a trace', () => {
     beginTracing()
     await startWorker(task, () => undefined)
     await producer.waitFor(job)
-    await deployment.worker({ handlers: [newTask().handle(() => undefined)] })
     expect(exporter.getFinishedSpans()).toEqual([])
   })
 
