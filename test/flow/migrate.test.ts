@@ -52,7 +52,9 @@ describe('migrate', () => {
     const applied = await database.rows<{ version: number }>(
       'select version from longshore.migrations order by applied_at',
     )
-    expect(applied.map(row => row.version)).toEqual([...applied.map(row => row.version)].sort())
+    expect(applied.map(row => row.version)).toEqual(
+      [...applied.map(row => row.version)].sort((a, b) => a - b),
+    )
     expect(await migrate({ postgres: database.url })).toEqual([])
   }, 60_000)
 
