@@ -9,6 +9,7 @@ const BOTH_PATHS = [
   'change',
   'complete',
   'constraints',
+  'drain',
   'explain',
   'doctor-live',
   'groups',

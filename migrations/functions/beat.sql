@@ -1,12 +1,19 @@
--- A sign of life: moves the worker's lease on, by the database's clock. Not alive: its jobs are being or have been
--- rescued, and nothing it says counts any more. has_cancelled: somebody cancelled jobs that it runs.
-create function longshore.beat(p_worker int) returns table (is_alive boolean, has_cancelled boolean)
+-- A sign of life: moves the worker's lease on, by the database's clock, and keeps how it fares. Not alive: its jobs are being
+-- or have been rescued, and nothing it says counts any more. has_cancelled: somebody cancelled jobs that it runs.
+create function longshore.beat(
+  p_worker int, p_available int default null, p_max int default null, p_memory real default null,
+  p_lag_ms real default null, p_completed bigint default null, p_failed bigint default null
+) returns table (is_alive boolean, has_cancelled boolean, is_drained boolean)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  update longshore.workers w set expires_at = clock_timestamp() + w.lease_ms * interval '1 millisecond'
-  where w.id = p_worker and w.dead_at is null;
+  update longshore.workers w
+  set expires_at = clock_timestamp() + w.lease_ms * interval '1 millisecond',
+    available_capacity = p_available, max_capacity = p_max, memory_usage = p_memory, event_loop_lag_ms = p_lag_ms,
+    completed = p_completed, failed = p_failed
+  where w.id = p_worker and w.dead_at is null
+  returning w.drained_at is not null into is_drained;
   is_alive := found;
   has_cancelled := exists (select from longshore.jobs j where j.worker_id = p_worker and j.is_cancelled);
   return next;

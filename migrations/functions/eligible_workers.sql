@@ -1,4 +1,4 @@
--- The live workers that may run jobs of this lane.
+-- The live workers that may run jobs of this lane and are not drained.
 create function longshore.eligible_workers(p_lane int) returns setof int
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -13,6 +13,6 @@ begin
   select w.id from longshore.workers w
   where w.tags @> array[v_lane.tag] and w.constraint_tags @> array[v_lane.constraint_tag]
     and v_lane.queue = any (w.queues) and v_lane.task = any (w.tasks)
-    and w.expires_at > now() and w.dead_at is null;
+    and w.expires_at > now() and w.dead_at is null and w.drained_at is null;
 end
 $$;

@@ -1,11 +1,12 @@
 #!/usr/bin/env node
-/** The command line: `longshore <command>`, one file a command. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 doctor found something. */
+/** The command line: `longshore <command>`, one file a command. */
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
 import { addCancelCommand } from './cancel.ts'
 import { addDevCommand } from './dev.ts'
 import { addDoctorCommand } from './doctor.ts'
+import { addDrainCommands } from './drain.ts'
 import { addExplainCommand } from './explain.ts'
 import { addGroupsCommand } from './groups.ts'
 import { addMigrateCommand } from './migrate.ts'
@@ -16,6 +17,9 @@ import { addWatchdogCommand } from './watchdog.ts'
 import { addWorkerCommand } from './worker.ts'
 import { addWorkflowsCommand } from './workflows.ts'
 
+/** For output that is still being written. */
+const LINGER_MS = 500
+
 const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
   version: string
 }
@@ -25,11 +29,18 @@ const program = new Command('longshore')
   .version(version)
   .showHelpAfterError('(add --help for the options)')
   .configureHelp({ sortSubcommands: true })
+  .addHelpText(
+    'after',
+    `
+Exit codes: 0 done, or stopped in order by SIGTERM or SIGINT; 1 failed; 2 wrong usage, settings or module; 3 doctor has found
+something; when a second signal forced the end 130 (SIGINT) or 143 (SIGTERM).`,
+  )
   .exitOverride()
 
 addCancelCommand(program)
 addExplainCommand(program)
 addDoctorCommand(program)
+addDrainCommands(program)
 addGroupsCommand(program)
 addMigrateCommand(program)
 addPropertiesCommand(program)
@@ -45,6 +56,8 @@ try {
 } catch (error) {
   process.exitCode = report(error)
 }
+// A module of the user's may hold the process with a pool or a timer; what was to be done is done.
+setTimeout(() => process.exit(), LINGER_MS).unref()
 
 function report(error: unknown): number {
   // Commander has already told what is wrong; asking for help or the version is no failure.
@@ -57,7 +70,8 @@ function report(error: unknown): number {
     return error.exitCode === 0 ? 0 : 2
   }
   if (error instanceof LongshoreError) {
-    process.stderr.write(`longshore: ${error.message} [${error.code}]\n`)
+    const gap = error.message.includes('\n') ? '\n' : ' '
+    process.stderr.write(`longshore: ${error.message}${gap}[${error.code}]\n`)
     return error.code === 'CONFIG_INVALID' || error.code === 'CONSTRAINT_INVALID' ? 2 : 1
   }
   process.stderr.write(

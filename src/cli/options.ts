@@ -1,8 +1,8 @@
 /** Owns the options that most commands share. */
-import { type Command, Option } from 'commander'
+import type { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
 import { type JobId, toJobId } from '../job/job-id.ts'
-import { DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
+import { addConfigFlag, addFlags, fillShared, NO_DATABASE } from './settings.ts'
 
 export interface DatabaseOptions {
   databaseUrl?: string
@@ -10,34 +10,18 @@ export interface DatabaseOptions {
 }
 
 export function addDatabaseOptions(command: Command): Command {
-  return command
-    .addOption(
-      new Option('--database-url <url>', 'where Postgres is: postgres://user:password@host:port/name').env(
-        'DATABASE_URL',
-      ),
-    )
-    .addOption(
-      new Option('--schema <name>', 'schema of the installation')
-        .env('LONGSHORE_SCHEMA')
-        .default(DEFAULT_SCHEMA),
-    )
+  addFlags(command, 'shared', key => key === 'databaseUrl' || key === 'schema')
+  return addConfigFlag(command).hook('preAction', fillShared)
 }
 
 export function addRedisOption(command: Command): Command {
-  return command.addOption(
-    new Option(
-      '--redis-url <url>',
-      'where Redis is: redis://host:port, several of one cluster separated by commas; without it jobs go straight through Postgres',
-    ).env('REDIS_URL'),
-  )
+  addFlags(command, 'shared', key => key === 'redisUrl')
+  return command
 }
 
 export function requireDatabaseUrl(options: DatabaseOptions): string {
   if (options.databaseUrl) return options.databaseUrl
-  throw new LongshoreError(
-    'CONFIG_INVALID',
-    'no database given: pass --database-url postgres://user@host/name or set DATABASE_URL',
-  )
+  throw new LongshoreError('CONFIG_INVALID', NO_DATABASE)
 }
 
 /** An id that was given as an argument. */

@@ -1,19 +1,11 @@
 /** `longshore relay`: run the sidecar. */
-import { type Command, Option } from 'commander'
-import { createRelay, type Relay, type RelayOptions } from '../relay/create-relay.ts'
+import type { Command } from 'commander'
+import { createRelay, type Relay } from '../relay/create-relay.ts'
 import { createRelayRegistry } from '../relay/relay-metrics.ts'
 import { createLogger } from '../runtime/logger.ts'
-import { serveMetrics } from '../runtime/metrics-server.ts'
-import { addDatabaseOptions, addRedisOption, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
-import { addScheduleOptions } from './schedule-options.ts'
+import { type MetricsServer, serveMetrics } from '../runtime/metrics-server.ts'
+import { addSettings, withSettings } from './settings.ts'
 import { untilSignal } from './until-signal.ts'
-
-type Options = DatabaseOptions &
-  Pick<RelayOptions, 'scheduleMode' | 'balanceStrategy' | 'fanoutWidth' | 'queueDepth' | 'laneWindow'> & {
-    redisUrl?: string
-    metricsPort?: number
-    metricsHost?: string
-  }
 
 export function addRelayCommand(program: Command): void {
   const command = program
@@ -21,49 +13,42 @@ export function addRelayCommand(program: Command): void {
     .description(
       'run the sidecar: due jobs, rescue, history, and with Redis the dispatch; several may run, one leads',
     )
-  addScheduleOptions(command)
-    .option('--queue-depth <n>', "copies of jobs in one worker's queue (default 100)", Number)
-    .option('--lane-window <n>', 'ready jobs of one lane that Redis holds (default 4000)', Number)
-    .addOption(
-      new Option(
-        '--metrics-port <port>',
-        'serve Prometheus metrics at http://127.0.0.1:<port>/metrics; 0: any port',
-      )
-        .env('LONGSHORE_METRICS_PORT')
-        .argParser(Number),
-    )
-    .option('--metrics-host <address>', 'the address to serve metrics on (default: loopback only)')
-  addRedisOption(addDatabaseOptions(command)).action(async (options: Options) => {
-    const { databaseUrl, redisUrl, metricsPort, metricsHost, ...settings } = options
-    const relay = createRelay({
-      ...settings,
-      postgres: requireDatabaseUrl(options),
-      ...(redisUrl ? { redis: redisUrl } : {}),
-      logger: createLogger('longshore relay'),
-    })
-    // First: a port that is taken must not leave a relay behind that leads.
-    const server =
-      metricsPort === undefined
-        ? undefined
-        : await serveMetrics({
-            ...createRelayRegistry(() => relay.metrics()),
-            port: metricsPort,
-            ...(metricsHost ? { host: metricsHost } : {}),
-          })
-    try {
-      await relay.start()
-    } catch (error) {
-      await server?.close()
-      throw error
-    }
-    const progress = process.stderr.isTTY ? showRebuild(relay) : undefined
-    const metrics = server ? `, metrics at ${server.url}` : ''
-    await untilSignal(`longshore relay: running${metrics}`, async () => {
-      clearInterval(progress)
-      await server?.close()
-      await relay.stop()
-    })
-  })
+  addSettings(command, 'relay').action((flags: Record<string, unknown>) =>
+    withSettings('relay', flags, async settings => {
+      const { databaseUrl, redisUrl, logLevel, metricsPort, metricsHost, ...others } = settings
+      const relay = createRelay({
+        ...others,
+        postgres: databaseUrl,
+        ...(redisUrl ? { redis: redisUrl } : {}),
+        logger: createLogger('longshore relay', logLevel),
+      })
+      let server: MetricsServer | undefined
+      let progress: NodeJS.Timeout | undefined
+      await untilSignal({
+        name: 'longshore relay',
+        async start() {
+          // First: a port that is taken must not leave a relay behind that leads.
+          if (metricsPort !== undefined) {
+            const registry = createRelayRegistry(() => relay.metrics())
+            server = await serveMetrics({ ...registry, port: metricsPort, host: metricsHost })
+          }
+          try {
+            await relay.start()
+          } catch (error) {
+            await server?.close()
+            throw error
+          }
+          progress = process.stderr.isTTY ? showRebuild(relay) : undefined
+          return `longshore relay: running${server ? `, metrics at ${server.url}` : ''}`
+        },
+        async stop() {
+          clearInterval(progress)
+          await server?.close()
+          await relay.stop()
+        },
+      })
+    }),
+  )
 }
 
 /** One line while queues are built anew, rewritten in place. */

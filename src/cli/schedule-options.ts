@@ -1,26 +1,22 @@
-/** Owns the options that say how jobs are spread over workers. */
+/** Owns the options that say how the jobs of one queue are spread over workers. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { BALANCE_STRATEGIES, SCHEDULE_MODES } from '../runtime/config.ts'
+import { BALANCE_STRATEGIES, SCHEDULE_MODES } from '../runtime/settings.ts'
 
 export function addScheduleOptions(command: Command): Command {
   return command
     .addOption(
       new Option(
         '--schedule-mode <mode>',
-        'copy a ready job to every worker that may run it, or to one (TASK_SCHEDULE_MODE, default fanout)',
+        'copy a ready job to every worker that may run it, or to one',
       ).choices(SCHEDULE_MODES),
     )
     .addOption(
       new Option(
         '--balance-strategy <strategy>',
-        'to which one: least queued and running, in turns, or any (TASK_BALANCE_STRATEGY, default least-queue)',
+        'to which one: least queued and running, in turns, or any',
       ).choices(BALANCE_STRATEGIES),
     )
-    .option(
-      '--fanout-width <n>',
-      'fanout to so many workers at most; 0: to all (TASK_FANOUT_WIDTH, default 0)',
-      toWidth,
-    )
+    .option('--fanout-width <n>', 'fanout to so many workers at most; 0: to all', toWidth)
 }
 
 function toWidth(text: string): number {

@@ -1,22 +1,44 @@
-/** Owns how a long-running command ends: the first SIGINT or SIGTERM stops it in order, the second one at once. */
+/**
+ * Owns how a long-running command ends: the first SIGINT or SIGTERM stops it in order, the second one at once with the exit code that
+ * shells give to a process that died of it.
+ */
+import { constants } from 'node:os'
 
-/** Says `ready` once a signal would be heeded; resolves when `stop` has been done. */
-export async function untilSignal(ready: string, stop: () => Promise<void>): Promise<void> {
+export interface LongRun {
+  /** Such as `longshore worker`. */
+  name: string
+  /** Resolves to what is said once it runs. */
+  start(): Promise<string>
+  stop(): Promise<void>
+  /** What an orderly stop waits for, if anything: `running jobs get 30s`. */
+  grace?: string
+}
+
+/** Resolves when it was stopped. Signals are heeded from the beginning: the first process of a container would not even die of them. */
+export async function untilSignal(run: LongRun): Promise<void> {
   // Nothing else may hold the process: the stores of `longshore dev` do not.
   const hold = setInterval(() => undefined, 2 ** 30)
-  await new Promise<void>(resolve => {
-    let isStopping = false
-    const onSignal = () => {
-      if (isStopping) process.exit(130)
+  let isStopping = false
+  const signalled = new Promise<void>(resolve => {
+    const onSignal = (signal: 'SIGINT' | 'SIGTERM') => {
+      if (isStopping) {
+        process.stderr.write(`${run.name}: ${signal} again, ended by force\n`)
+        process.exit(128 + constants.signals[signal])
+      }
       isStopping = true
-      if (process.stderr.isTTY)
-        process.stderr.write('longshore: stopping; running jobs get 30 s (again to force)\n')
+      const grace = run.grace ? `; ${run.grace}` : ''
+      process.stderr.write(`${run.name}: ${signal}, stopping${grace} (again to force)\n`)
       resolve()
     }
     process.on('SIGINT', onSignal)
     process.on('SIGTERM', onSignal)
-    process.stdout.write(`${ready}\n`)
   })
-  clearInterval(hold)
-  await stop()
+  try {
+    const ready = await run.start()
+    if (!isStopping) process.stdout.write(`${ready}\n`)
+    await signalled
+    await run.stop()
+  } finally {
+    clearInterval(hold)
+  }
 }

@@ -2,90 +2,43 @@
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
-import type { Duration } from '../job/duration.ts'
+import { shownDuration } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { Handler } from '../job/task.ts'
+import { createLogger } from '../runtime/logger.ts'
 import { createWorker } from '../worker/create-worker.ts'
-import { addDatabaseOptions, addRedisOption, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { addSettings, withSettings } from './settings.ts'
 import { untilSignal } from './until-signal.ts'
-
-interface Options extends DatabaseOptions {
-  redisUrl?: string
-  tags?: string[]
-  queues?: string[]
-  properties?: Record<string, string>
-  name?: string
-  maxConcurrentTasks?: number
-  claimBatchSize?: number
-  pollIntervalMs?: number
-  lease?: string
-}
 
 export function addWorkerCommand(program: Command): void {
   const command = program
     .command('worker')
     .argument('<module>', 'a module whose default export (or export `handlers`) is a list of task.handle(…)')
     .description('run a worker process with the handlers of a module')
-    .option('--tags <tags>', 'tags to offer, separated by commas (default: those of the tasks)', toList)
-    .option('--queues <queues>', 'queues to serve, separated by commas (default: those of the tasks)', toList)
-    .option(
-      '--properties <pairs>',
-      'what this worker has: gpu=a100,mem=high; in values write , = % as %2C %3D %25',
-      toProperties,
-    )
-    .option('--name <name>', 'name in logs and tables (default: host and process id)')
-    .option('--max-concurrent-tasks <n>', 'jobs at once (MAX_CONCURRENT_TASKS, default 1000)', Number)
-    .option('--claim-batch-size <n>', 'jobs in one claim (CLAIM_BATCH_SIZE, default 50)', Number)
-    .option(
-      '--poll-interval-ms <n>',
-      'fall-back interval of an idle worker (POLL_INTERVAL_MS, default 100)',
-      Number,
-    )
-    .option(
-      '--lease <duration>',
-      'without a sign of life for so long its jobs go to others, such as 2s (default 15s)',
-    )
-  addRedisOption(addDatabaseOptions(command)).action(
-    async (module: string, { databaseUrl, redisUrl, lease, ...options }: Options) => {
-      const postgres = requireDatabaseUrl({ ...options, ...(databaseUrl ? { databaseUrl } : {}) })
+  addSettings(command, 'worker').action((module: string, flags: Record<string, unknown>) =>
+    withSettings('worker', flags, async settings => {
+      const { databaseUrl, redisUrl, logLevel, stopDeadline, ...others } = settings
       const worker = createWorker({
-        ...options,
-        postgres,
+        ...withoutUndefined(others),
+        postgres: databaseUrl,
         ...(redisUrl ? { redis: redisUrl } : {}),
-        ...(lease ? { lease: lease as Duration } : {}),
+        logger: createLogger('longshore', logLevel),
         handlers: await loadHandlers(module),
       })
-      const { id } = await worker.start()
-      await untilSignal(`longshore worker ${id}: running`, () => worker.stop())
-    },
+      await untilSignal({
+        name: 'longshore worker',
+        start: async () => `longshore worker ${(await worker.start()).id}: running`,
+        stop: () => worker.stop({ deadline: stopDeadline }),
+        grace: `running jobs get ${shownDuration(stopDeadline)}`,
+      })
+    }),
   )
 }
 
-const toList = (text: string): string[] => text.split(',').map(item => item.trim())
+type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> }
 
-function toProperties(text: string): Record<string, string> {
-  const properties = new Map<string, string>()
-  for (const item of toList(text)) {
-    const [, key = '', written = ''] = /^([^=]+)=([^=]+)$/.exec(item) ?? []
-    const value = decode(written)
-    if (!value || properties.has(key)) {
-      throw new LongshoreError(
-        'CONFIG_INVALID',
-        `--properties takes pairs like gpu=a100,mem=high, each key once, with , = % in values as %2C %3D %25; got ${text}`,
-      )
-    }
-    properties.set(key, value)
-  }
-  return Object.fromEntries(properties)
-}
-
-function decode(value: string): string | undefined {
-  try {
-    return decodeURIComponent(value)
-  } catch {
-    return undefined // a lone %
-  }
-}
+const withoutUndefined = <T extends object>(settings: T): Defined<T> =>
+  Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined)) as Defined<T>
 
 async function loadHandlers(module: string): Promise<Handler[]> {
   const path = resolve(module)

@@ -1,6 +1,11 @@
 /** Owns the checks that options of every kind share. A message names the option and says what it may be. */
 import { type ErrorCode, LongshoreError } from './errors.ts'
 
+export function checkObject(code: ErrorCode, what: string, options: unknown): asserts options is object {
+  if (typeof options === 'object' && options !== null && !Array.isArray(options)) return
+  throw new LongshoreError(code, `${what} must be an object of options; got ${shown(options)}`)
+}
+
 /** Refuses what is no object of options, and any option that is not known: a misspelt one would silently do nothing. */
 export function checkOptions(
   code: ErrorCode,
@@ -8,9 +13,7 @@ export function checkOptions(
   options: unknown,
   known: readonly string[],
 ): asserts options is object {
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    throw new LongshoreError(code, `${what} must be an object of options; got ${shown(options)}`)
-  }
+  checkObject(code, what, options)
   const unknown = Object.keys(options).find(key => !known.includes(key))
   if (unknown === undefined) return
   throw new LongshoreError(

@@ -22,6 +22,8 @@ export type Reason = { sentence: string } & (
   | { kind: 'miscounted'; pending: number }
   | { kind: 'due'; at: Date; error: string | null }
   | { kind: 'no_worker'; lacking: Lacking; closest: NamedWorker | null }
+  /** Workers could run it, and somebody has drained them all. */
+  | { kind: 'drained'; workers: NamedWorker[] }
   /** `key`: the concurrency key whose limit it is; null: the task's own. */
   | { kind: 'limit'; key: string | null; capacity: number; used: number; holders: SlotHolder[] }
   /** Redis does not know of it yet. */

@@ -6,6 +6,8 @@ import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
 
+const MOST_NAMED = 20
+
 /** Undefined: there is no such job, or its history has been dropped. */
 export async function explainJob(db: Queryable, schema: string, id: JobId): Promise<Explanation | undefined> {
   const { rows } = await db.query(inSchema(schema, 'select longshore.explain($1) as facts'), [id])
@@ -51,6 +53,7 @@ interface NotStarted {
     serving: number
     count: number
     some: NamedWorker[]
+    drained: NamedWorker[]
     closest: (NamedWorker & { hasQueue: boolean; hasTag: boolean; properties: Record<string, string> }) | null
   }
 }
@@ -154,6 +157,7 @@ function workerReasons(facts: NotStarted & { task: string }): Reason[] {
   const { task, queue, tag, workers } = facts
   const { closest } = workers
   if (workers.count > 0) return []
+  if (workers.drained.length > 0) return [drainedReason(workers.drained)]
   if (!closest) {
     const who =
       workers.live === 0
@@ -183,6 +187,12 @@ function workerReasons(facts: NotStarted & { task: string }): Reason[] {
   return [{ kind: 'no_worker', lacking, closest: { id: closest.id, name: closest.name }, sentence }]
 }
 
+function drainedReason(workers: NamedWorker[]): Reason {
+  const names = listed(workers.map(shownWorker), workers.length)
+  const sentence = `every worker that may run it is drained: ${names}; let one take jobs again with \`longshore resume ${workers[0]?.id}\``
+  return { kind: 'drained', workers: workers.slice(0, MOST_NAMED), sentence }
+}
+
 function limitReason(task: string, { key, capacity, used, holders }: FullLimit): Reason {
   const whose = key === '' ? `task ${task}` : `task ${task} for key ${key}`
   const taken =
@@ -208,7 +218,7 @@ function readyReason({ workers, ahead }: { workers: NotStarted['workers']; ahead
   const { count, some } = workers
   const before = ahead === 0 ? '' : `, after ${many(ahead, 'job')} of its kind`
   const sentence = `nothing keeps it; ${many(count, 'live worker')} may take it${before}: ${listed(
-    some.map(({ id, name }) => `${id} (${name})`),
+    some.map(shownWorker),
     count,
   )}`
   return { kind: 'ready', count, workers: some, ahead, sentence }
@@ -250,6 +260,7 @@ function endReason({ end, parent, cause }: { end: End; parent?: Blamed; cause?: 
 
 const named = ({ id, task, state }: NamedJob): NamedJob => ({ id, task, state })
 const shownJob = ({ id, task, state }: NamedJob) => `${id} (${task}, ${state})`
+const shownWorker = ({ id, name }: NamedWorker) => `${id} (${name})`
 const many = (count: number, what: string) => `${count} ${what}${count === 1 ? '' : 's'}`
 
 /** Only the first few: the others stand in the reason itself. */

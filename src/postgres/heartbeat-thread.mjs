@@ -5,7 +5,7 @@
  *
  * Given:  workerData.longshoreHeartbeat, see `heartbeatData`
  * Told:   { verb: 'stop' } | { verb: 'password', id, password } | { verb: 'password', id, problem }
- * Tells:  { event: 'begun' | 'dead' | 'cancelled' } | { event: 'problem', message, code } | { event: 'password', id }
+ * Tells:  { event: 'begun' | 'dead' | 'cancelled' | 'drained' } | { event: 'problem', message, code } | { event: 'password', id }
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -22,10 +22,24 @@ const LONGEST_PAUSE_MS = 2000
 
 if (!isMainThread && workerData?.longshoreHeartbeat) beatOn(workerData.longshoreHeartbeat)
 
-async function beatOn({ config, asksPassword, text, workerId, beatMs, callMs, stallMs, ticks }) {
+async function beatOn({
+  config,
+  asksPassword,
+  text,
+  workerId,
+  beatMs,
+  callMs,
+  tickMs,
+  stallMs,
+  ticks,
+  figures,
+}) {
   const tell = message => parentPort.postMessage(message)
   const password = asksPassword ? passwordFrom(tell, callMs / 2) : () => config.password
   const lastTick = new BigInt64Array(ticks)
+  const told = new Float64Array(figures)
+  const sinceTick = () => Number((process.hrtime.bigint() - Atomics.load(lastTick, 0)) / 1_000_000n)
+  let isDrained = false
   let client
   let underWay = Promise.resolve()
   let isStopping = false
@@ -66,7 +80,10 @@ async function beatOn({ config, asksPassword, text, workerId, beatMs, callMs, st
     const from = performance.now()
     try {
       client ??= await connect()
-      const { rows } = await client.query(text, [workerId])
+      // Of a main thread that does not run, what it said last, but for its lag.
+      const [available, max, memory, lagMs, completed, failed] = told
+      const lag = Math.max(lagMs, sinceTick() - tickMs)
+      const { rows } = await client.query(text, [workerId, available, max, memory, lag, completed, failed])
       failures = 0
       if (isStopping) return beatMs
       if (!rows[0].is_alive) {
@@ -78,6 +95,8 @@ async function beatOn({ config, asksPassword, text, workerId, beatMs, callMs, st
       if (!hasBegun) tell({ event: 'begun' })
       hasBegun = true
       if (rows[0].has_cancelled) tell({ event: 'cancelled' })
+      if (rows[0].is_drained !== isDrained) tell({ event: 'drained' })
+      isDrained = rows[0].is_drained
       return beatMs - (performance.now() - from)
     } catch (error) {
       // Whatever it was: a connection that may be in an unknown state is not worth keeping.
@@ -97,7 +116,7 @@ async function beatOn({ config, asksPassword, text, workerId, beatMs, callMs, st
   }
 
   while (!isStopping) {
-    const stalledMs = Number((process.hrtime.bigint() - Atomics.load(lastTick, 0)) / 1_000_000n)
+    const stalledMs = sinceTick()
     if (stalledMs > stallMs) {
       if (!isStalled) {
         const message = `the main thread has not run for ${stalledMs} ms; beats stop until it does`

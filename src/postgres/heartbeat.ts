@@ -31,12 +31,28 @@ export interface HeartbeatOptions {
   onDead: () => void
   /** Somebody cancelled jobs that this worker runs. Told at each beat while there are any. */
   onCancelled: () => void
+  /** Somebody has drained this worker, or lets it take jobs again. */
+  onDrained: () => void
+  /** Read about once a second, and stored with each beat. */
+  figures: () => Figures
   /** What it could not do; it goes on by itself. */
   onError: (error: Error) => void
 }
 
+/** What a worker has room for, and how it fares. */
+export interface Figures {
+  available: number
+  max: number
+  /** The share that it uses of its memory. */
+  memory: number
+  /** The longest that the event loop was late since the last time. */
+  lagMs: number
+  completed: number
+  failed: number
+}
+
 type Told =
-  | { event: 'begun' | 'dead' | 'cancelled' }
+  | { event: 'begun' | 'dead' | 'cancelled' | 'drained' }
   | { event: 'problem'; message: string; code?: string }
   | { event: 'password'; id: number }
 
@@ -51,9 +67,13 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   const data = heartbeatData(options)
   const lastTick = new BigInt64Array(data.ticks)
   // One clock for both threads: it counts from the start of the machine.
-  const tick = () => void Atomics.store(lastTick, 0, process.hrtime.bigint())
+  const tick = () => {
+    const { available, max, memory, lagMs, completed, failed } = options.figures()
+    new Float64Array(data.figures).set([available, max, memory, lagMs, completed, failed])
+    Atomics.store(lastTick, 0, process.hrtime.bigint())
+  }
   tick()
-  const ticking = setInterval(tick, Math.min(LONGEST_TICK_MS, options.stallMs / 4)).unref()
+  const ticking = setInterval(tick, data.tickMs).unref()
   const begun = promiseOfBegin()
   let thread: Thread | undefined
   let restart: NodeJS.Timeout | undefined
@@ -75,6 +95,8 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
         return begun.resolve()
       case 'cancelled':
         return options.onCancelled()
+      case 'drained':
+        return options.onDrained()
       case 'problem': {
         const error = Object.assign(new Error(told.message), told.code ? { code: told.code } : {})
         begun.because(error)
@@ -183,12 +205,17 @@ function heartbeatData(options: HeartbeatOptions) {
     config,
     password,
     asksPassword: password !== undefined,
-    text: inSchema(options.schema, 'select is_alive, has_cancelled from longshore.beat($1)'),
+    text: inSchema(
+      options.schema,
+      'select is_alive, has_cancelled, is_drained from longshore.beat($1, $2, $3, $4, $5, $6, $7)',
+    ),
     workerId: options.workerId,
     beatMs: options.leaseMs / 3,
     callMs: Math.max(LEAST_CALL_MS, options.leaseMs / 3),
+    tickMs: Math.min(LONGEST_TICK_MS, options.stallMs / 4),
     stallMs: options.stallMs,
     ticks: new SharedArrayBuffer(8),
+    figures: new SharedArrayBuffer(6 * 8),
   }
 }
 

@@ -1,7 +1,7 @@
 /** How the jobs of a queue are spread over workers, as far as it is set for the queue itself. */
 import { checkOneOf, checkOptions, checkWhole } from '../job/check-options.ts'
 import { checkLabel } from '../job/task.ts'
-import { BALANCE_STRATEGIES, SCHEDULE_MODES } from '../runtime/config.ts'
+import { BALANCE_STRATEGIES, SCHEDULE_MODES } from '../runtime/settings.ts'
 import { type DeploymentOptions, withPool } from './once.ts'
 import { type QueueSettings, readQueues } from './relay-reads.ts'
 import { inSchema } from './schema-name.ts'

@@ -14,12 +14,14 @@ export interface WorkerFacts {
   constraintTags: string[]
   /** How long it may go without a sign of life. */
   leaseMs: number
+  /** It is to take no jobs before it is told otherwise. */
+  isDrained?: boolean
 }
 
 /** Returns the id, new for each life. */
 export async function registerWorker(db: Queryable, schema: string, facts: WorkerFacts): Promise<number> {
   const { rows } = await db
-    .query(inSchema(schema, 'select longshore.register_worker($1, $2, $3, $4, $5, $6, $7) as id'), [
+    .query(inSchema(schema, 'select longshore.register_worker($1, $2, $3, $4, $5, $6, $7, $8) as id'), [
       facts.name,
       facts.queues,
       facts.tasks,
@@ -27,6 +29,7 @@ export async function registerWorker(db: Queryable, schema: string, facts: Worke
       facts.properties,
       facts.constraintTags,
       facts.leaseMs,
+      facts.isDrained ?? false,
     ])
     .catch(explainRefusal)
   return rows[0]?.['id'] as number
@@ -46,6 +49,28 @@ export async function setProperties(
       constraintTags,
     ])
     .catch(explainRefusal)
+}
+
+/** False: there is no such worker, or it is dead. It is told. */
+export async function drainWorker(
+  db: Queryable,
+  schema: string,
+  workerId: number,
+  isDrained: boolean,
+): Promise<boolean> {
+  const { rows } = await db.query(inSchema(schema, 'select longshore.drain_worker($1, $2) as found'), [
+    workerId,
+    isDrained,
+  ])
+  return rows[0]?.['found'] as boolean
+}
+
+export async function readIsDrained(db: Queryable, schema: string, workerId: number): Promise<boolean> {
+  const { rows } = await db.query(
+    inSchema(schema, 'select from longshore.workers where id = $1 and drained_at is not null'),
+    [workerId],
+  )
+  return rows.length > 0
 }
 
 /** The row stays while jobs run under it: only so are they rescued. */

@@ -3,17 +3,13 @@
  * `inSchema` puts another name in its place, so that two installations can share a database.
  */
 import { LongshoreError } from '../job/errors.ts'
+import { SCHEMA_NAME, SCHEMA_RULE } from '../runtime/settings.ts'
 
-export const DEFAULT_SCHEMA = 'longshore'
-
-const VALID = /^[a-z_][a-z0-9_]{0,40}$/
+export { DEFAULT_SCHEMA } from '../runtime/settings.ts'
 
 export function checkSchemaName(schema: string): string {
-  if (!VALID.test(schema)) {
-    throw new LongshoreError(
-      'CONFIG_INVALID',
-      `schema ${JSON.stringify(schema)} is not a valid name: use at most 41 of a-z, 0-9 and _, not starting with a digit`,
-    )
+  if (!SCHEMA_NAME.test(schema)) {
+    throw new LongshoreError('CONFIG_INVALID', `schema ${JSON.stringify(schema)} ${SCHEMA_RULE}`)
   }
   return schema
 }

@@ -3,21 +3,23 @@
  * the dispatch index there in step with Postgres. Several may run: one leads, the others stand by.
  */
 import { hostname } from 'node:os'
-import { checkOptions, checkWhole } from '../job/check-options.ts'
+import { checkObject } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
 import { openListener } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { readDeployment, setDispatch } from '../postgres/relay-reads.ts'
-import { channelName, checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
+import { channelName } from '../postgres/schema-name.ts'
 import { checkRedis, openRedis, type RedisStore } from '../redis/open-redis.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
-import { readScheduleSettings, type ScheduleSettings, toSpread } from '../runtime/config.ts'
+import { readOptions, type ScheduleSettings, toSpread } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
+import { checkAll } from '../runtime/problems.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { type RelayLoop, type RelayMetrics, startRelayLoop } from './relay-loop.ts'
 
+/** What is not given comes from the environment, as the table of settings in the guide says. */
 export interface RelayOptions extends Partial<ScheduleSettings> {
   /** Where Postgres is: a connection string or `pg` settings. Default: `DATABASE_URL`. */
   postgres?: PostgresConfig
@@ -62,16 +64,17 @@ const KNOWN = Object.keys({
 } satisfies Record<keyof RelayOptions, true>)
 
 export function createRelay(options: RelayOptions = {}): Relay {
-  checkOptions('CONFIG_INVALID', 'createRelay', options, KNOWN)
-  const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
-  const logger = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
-  const postgres = options.postgres ?? process.env['DATABASE_URL'] ?? ''
-  const redis = options.redis ?? process.env['REDIS_URL']
-  if (redis) readRedisConfig(redis) // throws
-  const schedule = readScheduleSettings(options)
-  const sizes = { depth: options.queueDepth ?? 100, window: options.laneWindow ?? 4000 }
-  checkWhole('CONFIG_INVALID', 'queueDepth', sizes.depth, 1, 10_000)
-  checkWhole('CONFIG_INVALID', 'laneWindow', sizes.window, 2, 1_000_000)
+  checkObject('CONFIG_INVALID', 'createRelay', options)
+  const [settings, given] = checkAll(
+    () => readOptions('relay', 'createRelay', options, KNOWN),
+    () => options.logger && withSafeErrors(options.logger),
+    () => typeof options.redis !== 'string' && options.redis && readRedisConfig(options.redis),
+  )
+  const { schema } = settings
+  const logger = given ?? createLogger('longshore', settings.logLevel)
+  const postgres = options.postgres ?? settings.databaseUrl ?? ''
+  const redis = options.redis ?? settings.redisUrl
+  const sizes = { depth: settings.queueDepth, window: settings.laneWindow }
   let loop: RelayLoop | undefined
   let stuckGroups = 0
 
@@ -154,7 +157,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
         schema,
         epoch,
         mayAdopt: !isNew,
-        spreadOf: queue => toSpread({ ...schedule, ...withoutNulls(queue) }),
+        spreadOf: queue => toSpread({ ...settings, ...withoutNulls(queue) }),
         sizes,
         onLost: () => onTerm(null),
         logger,

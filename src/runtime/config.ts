@@ -1,66 +1,280 @@
-/** Owns settings that come from the environment: parsed once, at the edge, all problems told at once. */
-import { z } from 'zod'
-import { LongshoreError } from '../job/errors.ts'
+/**
+ * Owns which value of a setting holds, and whether it may: flags, or options of the API, before the environment before the
+ * config file before the default. All problems are told at once, each with where the value came from.
+ */
+import { checkOptions, shown } from '../job/check-options.ts'
+import type { ErrorCode } from '../job/errors.ts'
+import { type Problem, refuse, toProblems } from './problems.ts'
+import {
+  type BALANCE_STRATEGIES,
+  type Command,
+  configSchema,
+  entriesOf,
+  type SCHEDULE_MODES,
+  type Section,
+  type Setting,
+  type SettingsOf,
+} from './settings.ts'
 
-const workerSettings = z.object({
-  /** Jobs that run at once in one worker. */
-  maxConcurrentTasks: z.coerce.number().int().min(1).max(100_000).default(1000),
-  /** Jobs in one claim; under a backlog it grows within the free permits. */
-  claimBatchSize: z.coerce.number().int().min(1).max(1000).default(50),
-  /** How often an idle worker looks by itself; a wake-up ends the wait. */
-  pollIntervalMs: z.coerce.number().int().min(1).max(3_600_000).default(100),
-  /** Claims are halved while more than this share of the memory is used: of the heap, or of the control group or machine. */
-  memoryThreshold: z.coerce.number().gt(0).max(1).default(0.8),
+export interface WorkerSettings {
+  /** Jobs that run at once in one worker. Default 1000. */
+  maxConcurrentTasks: number
+  /** Jobs in one claim; under a backlog it grows within the free permits. Default 50. */
+  claimBatchSize: number
+  /** How often an idle worker looks by itself; a wake-up ends the wait. Default 100. */
+  pollIntervalMs: number
+  /** Claims are halved while more than this share of the memory is used: of the heap, or of the control group or machine. Default 0.8. */
+  memoryThreshold: number
   /** Claims shrink to 70 % while the p99 of handlers' durations is above this; without it they do not. */
-  latencyThresholdMs: z.coerce.number().min(1).optional(),
-})
-
-export type WorkerSettings = z.infer<typeof workerSettings>
-
-/** Options win over `MAX_CONCURRENT_TASKS`, `CLAIM_BATCH_SIZE` and `POLL_INTERVAL_MS`, which win over the defaults. */
-export function readWorkerSettings(
-  options: { [K in keyof WorkerSettings]?: number | undefined },
-  env: NodeJS.ProcessEnv = process.env,
-): WorkerSettings {
-  const parsed = workerSettings.safeParse({
-    maxConcurrentTasks: options.maxConcurrentTasks ?? env['MAX_CONCURRENT_TASKS'],
-    claimBatchSize: options.claimBatchSize ?? env['CLAIM_BATCH_SIZE'],
-    pollIntervalMs: options.pollIntervalMs ?? env['POLL_INTERVAL_MS'],
-    memoryThreshold: options.memoryThreshold ?? env['MEMORY_THRESHOLD'],
-    latencyThresholdMs: options.latencyThresholdMs ?? env['LATENCY_THRESHOLD_MS'],
-  })
-  if (parsed.success) return parsed.data
-  const problems = parsed.error.issues.map(issue => `${issue.path.join('.')}: ${issue.message}`)
-  throw new LongshoreError('CONFIG_INVALID', `these worker settings are wrong: ${problems.join('; ')}`)
+  latencyThresholdMs?: number | undefined
 }
 
-export const SCHEDULE_MODES = ['fanout', 'balanced'] as const
-export const BALANCE_STRATEGIES = ['least-queue', 'round-robin', 'random'] as const
+export interface ScheduleSettings {
+  /** `fanout`: a ready job is copied to every worker that may run it; `balanced`: to one. Default `'fanout'`. */
+  scheduleMode: (typeof SCHEDULE_MODES)[number]
+  /** To which one: that with the fewest jobs queued and running, one after another, or any. Default `'least-queue'`. */
+  balanceStrategy: (typeof BALANCE_STRATEGIES)[number]
+  /** To how many workers fanout copies at most, by the strategy; 0: to all that may run it. Default 0. */
+  fanoutWidth: number
+}
 
-const scheduleSettings = z.object({
-  /** `fanout`: a ready job is copied to every worker that may run it; `balanced`: to one. */
-  scheduleMode: z.enum(SCHEDULE_MODES).default('fanout'),
-  /** To which one: that with the fewest jobs queued and running, one after another, or any. */
-  balanceStrategy: z.enum(BALANCE_STRATEGIES).default('least-queue'),
-  /** To how many workers fanout copies at most, by the strategy; 0: to all that may run it. */
-  fanoutWidth: z.coerce.number().int().min(0).max(1000).default(0),
-})
+export interface ConfigFile {
+  readonly path: string
+  readonly content: unknown
+}
 
-export type ScheduleSettings = z.infer<typeof scheduleSettings>
+export interface Effective {
+  readonly section: Section
+  readonly key: string
+  readonly setting: Setting
+  /** Undefined: not given, or wrong. */
+  readonly value: unknown
+  /** Such as `environment REDIS_URL`. */
+  readonly source: string
+}
 
-/** Options win over `TASK_SCHEDULE_MODE`, `TASK_BALANCE_STRATEGY` and `TASK_FANOUT_WIDTH`, which win over the defaults. */
-export function readScheduleSettings(
-  options: { [K in keyof ScheduleSettings]?: ScheduleSettings[K] | undefined },
+/** Those that every command has, and its own. */
+type SettingsFor<C extends Command> = SettingsOf<'shared'> & SettingsOf<C>
+
+export interface Config<C extends Command> {
+  /** To be trusted once the problems have been refused. */
+  readonly values: SettingsFor<C>
+  readonly settings: readonly Effective[]
+  readonly problems: readonly Problem[]
+}
+
+interface Given {
+  readonly value: unknown
+  readonly source: string
+}
+
+/** `maxConcurrentTasks` → `max-concurrent-tasks` */
+export const toFlag = (key: string): string => key.replace(/[A-Z]/g, letter => `-${letter.toLowerCase()}`)
+
+/** The settings that `isWanted` of a command, from every source that it has. */
+export function readConfig<C extends Command>(from: {
+  section?: C
+  isWanted?: (key: string) => boolean
+  /** As texts; by key, as commander has them. */
+  flags: Readonly<Record<string, unknown>>
+  file: ConfigFile | undefined
+  env?: NodeJS.ProcessEnv
+}): Config<C> {
+  const { flags, file, env = process.env, isWanted = () => true } = from
+  const problems = file ? checkFile(file) : []
+  const find: Find = (section, key, setting) =>
+    fromFlags(key, setting, flags) ?? fromEnv(setting, env) ?? (file && fromFile(section, key, file))
+  const sections: Section[] = from.section ? ['shared', from.section] : ['shared']
+  const settings = sections.flatMap(section =>
+    entriesOf(section)
+      .filter(([key]) => isWanted(key))
+      .map(entry => resolve(section, entry, find, problems)),
+  )
+  return { values: toValues(settings), settings, problems }
+}
+
+/** Options of the API that a setting has another name for. */
+const OPTION_NAMES: Readonly<Record<string, string>> = { databaseUrl: 'postgres', redisUrl: 'redis' }
+
+/**
+ * The settings among the options of `createWorker` or `createRelay`; what is not given comes from the environment. Not the schema:
+ * the producer beside it would not follow.
+ */
+export function readOptions<C extends Command>(
+  section: C,
+  what: string,
+  options: object,
+  known: readonly string[],
   env: NodeJS.ProcessEnv = process.env,
-): ScheduleSettings {
-  const parsed = scheduleSettings.safeParse({
-    scheduleMode: options.scheduleMode ?? env['TASK_SCHEDULE_MODE'],
-    balanceStrategy: options.balanceStrategy ?? env['TASK_BALANCE_STRATEGY'],
-    fanoutWidth: options.fanoutWidth ?? env['TASK_FANOUT_WIDTH'],
-  })
-  if (parsed.success) return parsed.data
-  const problems = parsed.error.issues.map(issue => `${issue.path.join('.')}: ${issue.message}`)
-  throw new LongshoreError('CONFIG_INVALID', `these schedule settings are wrong: ${problems.join('; ')}`)
+): SettingsFor<C> {
+  const problems: Problem[] = []
+  try {
+    checkOptions('CONFIG_INVALID', what, options, known)
+  } catch (error) {
+    problems.push(...toProblems(error))
+  }
+  const given = options as Record<string, unknown>
+  const find: Find = (_, key, setting) => {
+    const name = OPTION_NAMES[key] ?? key
+    const value = given[name]
+    if (value !== undefined && value !== null) return { value, source: `option ${name}` }
+    return key === 'schema' ? undefined : fromEnv(setting, env)
+  }
+  const isRead = (key: string) => {
+    if (key === 'logLevel') return given['logger'] === undefined
+    const name = OPTION_NAMES[key] ?? key
+    // Where a store is may also be said with an object, which the store itself checks; '' means none.
+    const value = given[name] ?? undefined
+    const isUrl = value === undefined || (typeof value === 'string' && value !== '')
+    return known.includes(name) && (name === key || isUrl)
+  }
+  const settings = (['shared', section] as const).flatMap(section =>
+    entriesOf(section)
+      .filter(([key]) => isRead(key))
+      .map(entry => resolve(section, entry, find, problems)),
+  )
+  refuse(problems)
+  return toValues(settings)
+}
+
+type Find = (section: Section, key: string, setting: Setting) => (Given & { isChecked?: boolean }) | undefined
+
+function resolve(
+  section: Section,
+  [key, setting]: [string, Setting],
+  find: Find,
+  problems: Problem[],
+): Effective {
+  const given = find(section, key, setting)
+  if (!given) return { section, key, setting, value: setting.fallback, source: 'default' }
+  const { source } = given
+  const parsed = setting.kind.schema.safeParse(given.value)
+  if (parsed.success) return { section, key, setting, value: parsed.data, source }
+  if (!given.isChecked) problems.push(toProblem(setting, given, parsed.error.issues[0]))
+  return { section, key, setting, value: undefined, source }
+}
+
+const toValues = <C extends Command>(settings: readonly Effective[]): SettingsFor<C> =>
+  Object.fromEntries(settings.map(({ key, value }) => [key, value])) as unknown as SettingsFor<C>
+
+interface Issue {
+  readonly message: string
+  readonly params?: { readonly code?: unknown } | undefined
+}
+
+function toProblem({ kind }: Setting, given: Given, issue: Issue | undefined): Problem {
+  const message = kind.rule ? `${kind.rule}; got ${kind.showWrong(given.value)}` : (issue?.message ?? '')
+  const joint = /^(must|takes|is) /.test(message) ? ' ' : ': '
+  const code = (issue?.params?.code ?? 'CONFIG_INVALID') as ErrorCode
+  return { code, message: `${given.source}${joint}${message}` }
+}
+
+function fromFlags(
+  key: string,
+  { kind, each }: Setting,
+  flags: Readonly<Record<string, unknown>>,
+): Given | undefined {
+  const text = flags[key] as string | undefined
+  const items = each ? (flags[each.flag] as string[] | undefined) : undefined
+  if (each && items) {
+    const all = [...(text === undefined ? [] : [text]), ...items.map(each.toText)].join(',')
+    return { value: kind.fromText(all), source: `flag --${each.flag}` }
+  }
+  return text === undefined ? undefined : { value: kind.fromText(text), source: `flag --${toFlag(key)}` }
+}
+
+/** An empty one is not set: so compose files and shells leave a variable out. */
+function fromEnv({ kind, env: name }: Setting, env: NodeJS.ProcessEnv): Given | undefined {
+  const text = env[name]
+  return text ? { value: kind.fromText(text), source: `environment ${name}` } : undefined
+}
+
+function fromFile(section: Section, key: string, file: ConfigFile): ReturnType<Find> {
+  const path = section === 'shared' ? [key] : [section, key]
+  const value = valueAt(file.content, path)
+  return value === undefined ? undefined : { value, source: inFile(file, path), isChecked: true }
+}
+
+const inFile = (file: ConfigFile, path: readonly PropertyKey[]): string =>
+  `config file ${file.path}${path.length > 0 ? `, key ${path.join('.')}` : ''}`
+
+function valueAt(content: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>(
+    (value, key) =>
+      typeof value === 'object' && value !== null && Object.hasOwn(value, key)
+        ? (value as Record<PropertyKey, unknown>)[key]
+        : undefined,
+    content,
+  )
+}
+
+/** The file is checked whole, also what others read of it or what something else comes before. */
+function checkFile(file: ConfigFile): Problem[] {
+  const parsed = configSchema.safeParse(file.content)
+  if (parsed.success) return []
+  const problems = new Map<string, Problem>()
+  for (const issue of parsed.error.issues) {
+    if (issue.code === 'unrecognized_keys') {
+      for (const key of issue.keys) {
+        const source = inFile(file, [...issue.path, key])
+        problems.set(source, {
+          code: 'CONFIG_INVALID',
+          message: `${source} is unknown${advise(issue.path, key)}`,
+        })
+      }
+      continue
+    }
+    const [top, key] = issue.path
+    const section = top === 'worker' || top === 'relay' ? top : 'shared'
+    const name = section === 'shared' ? top : key
+    const setting = entriesOf(section).find(([known]) => known === name)?.[1]
+    const path = setting ? (section === 'shared' ? [top ?? ''] : [section, key ?? '']) : issue.path
+    const given = { value: valueAt(file.content, path), source: inFile(file, path) }
+    if (problems.has(given.source)) continue
+    problems.set(
+      given.source,
+      setting
+        ? toProblem(setting, given, issue as Issue)
+        : {
+            code: 'CONFIG_INVALID',
+            message: `${given.source} must be an object of settings; got ${shown(given.value)}`,
+          },
+    )
+  }
+  return [...problems.values()]
+}
+
+/** Where an unknown key belongs, or which one may be meant. */
+function advise(path: readonly PropertyKey[], key: string): string {
+  const here: Section = path[0] === 'worker' || path[0] === 'relay' ? path[0] : 'shared'
+  const elsewhere = (['shared', 'worker', 'relay'] as const).filter(
+    section => section !== here && entriesOf(section).some(([known]) => known === key),
+  )
+  if (elsewhere.length > 0) {
+    const places = elsewhere.map(section => (section === 'shared' ? 'at the top' : `in ${section}`))
+    return `: it belongs ${places.join(' or ')}`
+  }
+  const known = [...entriesOf(here).map(([name]) => name), ...(here === 'shared' ? ['worker', 'relay'] : [])]
+  const [nearest] = known
+    .map(name => ({ name, steps: stepsBetween(key.toLowerCase(), name.toLowerCase()) }))
+    .sort((a, b) => a.steps - b.steps)
+  return nearest && nearest.steps <= Math.max(2, key.length / 3)
+    ? `: did you mean ${nearest.name}?`
+    : `; known are ${known.join(', ')}`
+}
+
+/** Letters to insert, delete or replace to get from one to the other (Levenshtein). */
+function stepsBetween(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, at) => at)
+  for (const [i, letter] of [...a].entries()) {
+    const next = [i + 1]
+    for (const [j, other] of [...b].entries()) {
+      const replaced = (row[j] ?? 0) + (letter === other ? 0 : 1)
+      next.push(Math.min(replaced, (row[j + 1] ?? 0) + 1, (next[j] ?? 0) + 1))
+    }
+    row = next
+  }
+  return row[b.length] ?? 0
 }
 
 /** To how many workers a job is copied (0: all), and which. */

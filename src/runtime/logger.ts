@@ -5,8 +5,10 @@ import { LongshoreError } from '../job/errors.ts'
 export type { Logger }
 
 /** Level `warn` unless `LONGSHORE_LOG_LEVEL` says otherwise; to standard error, so that output stays output. */
-export function createLogger(name: string): Logger {
-  const level = process.env['LONGSHORE_LOG_LEVEL'] ?? 'warn'
+export function createLogger(
+  name: string,
+  level: string = process.env['LONGSHORE_LOG_LEVEL'] || 'warn',
+): Logger {
   return pino({ name, level, serializers: { err: describeError } }, pino.destination(2))
 }
 

@@ -3,11 +3,11 @@
  * `succession.ts` what follows when one has died, `exchange-loop.ts` the traffic with Postgres, `runs.ts` what it runs, `run-job.ts` one run.
  */
 import { hostname } from 'node:os'
-import { checkList, checkOptions, checkWhole } from '../job/check-options.ts'
+import { checkList, checkObject, checkOptions } from '../job/check-options.ts'
 import { constraintTags } from '../job/constraints.ts'
-import { type Duration, toMs, toTimerMs } from '../job/duration.ts'
+import { type Duration, toTimerMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
-import { checkLabel, type Handler } from '../job/task.ts'
+import type { Handler } from '../job/task.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
 import { portableConfig } from '../postgres/heartbeat.ts'
@@ -15,18 +15,19 @@ import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
 import type { WorkerFacts } from '../postgres/register-worker.ts'
 import { readDeployment } from '../postgres/relay-reads.ts'
-import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
-import { readWorkerSettings, type WorkerSettings } from '../runtime/config.ts'
+import { readOptions, type WorkerSettings } from '../runtime/config.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { createMemoryGauge } from '../runtime/memory.ts'
+import { checkAll } from '../runtime/problems.ts'
 import { withRetry } from '../runtime/retry.ts'
 import { loadTracing } from '../runtime/tracing.ts'
 import { Meter } from './meter.ts'
 import { beginLives, type Lives } from './succession.ts'
 import { beginLife } from './worker-life.ts'
 
+/** What is not given comes from the environment, as the table of settings in the guide says. */
 export interface WorkerOptions extends Partial<WorkerSettings> {
   /** Where Postgres is: a connection string or `pg` settings. Default: `DATABASE_URL`. */
   postgres?: PostgresConfig
@@ -72,6 +73,14 @@ export interface Worker {
   /** Claims no more, lets running jobs end within the deadline, gives back what does not, and closes. */
   stop(options?: StopOptions): Promise<void>
   /**
+   * It claims nothing from now on, until `resume()` or a stop; what runs goes on. Resolves when the last claim has been
+   * answered. `longshore drain` does the same from outside.
+   */
+  drain(): Promise<void>
+  /** It claims again. */
+  resume(): Promise<void>
+  readonly isDrained: boolean
+  /**
    * It has these properties from now on, also after a later `start()`. Resolves when it claims no more jobs by what it
    * had before; those that it has claimed are run.
    */
@@ -83,9 +92,7 @@ export interface Worker {
 /** Two exchanges under way, and one for what comes between. */
 const CONNECTIONS = 3
 const PAUSES = { firstMs: 100, maxMs: 1000, maxTries: 5 }
-const MOST_RESULT_BYTES = 4 * 1024 * 1024
 const MOST_HANDLERS = 10_000
-const MOST_LABELS = 1000
 const KNOWN = Object.keys({
   postgres: true,
   redis: true,
@@ -108,29 +115,27 @@ const KNOWN = Object.keys({
 } satisfies Record<keyof WorkerOptions, true>)
 
 export function createWorker(options: WorkerOptions): Worker {
-  checkOptions('CONFIG_INVALID', 'createWorker', options, KNOWN)
-  const settings = readWorkerSettings(options)
-  const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
-  const logger = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
-  const postgres = options.postgres ?? process.env['DATABASE_URL'] ?? ''
-  const redis = options.redis ?? process.env['REDIS_URL']
-  if (redis) readRedisConfig(redis) // throws
-  const handlers = byTask(options.handlers)
-  const abortGraceMs = toTimerMs(options.abortGrace ?? '5s', 'abortGrace')
-  const leaseMs = toMsWithin(options.lease ?? '15s', 'lease', 100, 3_600_000)
-  const stallMs = toMsWithin(options.stall ?? '5m', 'stall', 100, 86_400_000)
-  if (typeof postgres !== 'string') portableConfig(postgres) // throws
-  const maxResultBytes = options.maxResultBytes ?? 256 * 1024
-  checkWhole('CONFIG_INVALID', 'maxResultBytes', maxResultBytes, 1, MOST_RESULT_BYTES)
+  checkObject('CONFIG_INVALID', 'createWorker', options)
+  const [settings, handlers, given] = checkAll(
+    () => readOptions('worker', 'createWorker', options, KNOWN),
+    () => byTask(options.handlers),
+    () => options.logger && withSafeErrors(options.logger),
+    () => typeof options.postgres !== 'string' && options.postgres && portableConfig(options.postgres),
+    () => typeof options.redis !== 'string' && options.redis && readRedisConfig(options.redis),
+  )
+  const { schema, abortGrace: abortGraceMs, stall: stallMs, maxResultBytes } = settings
+  const logger = given ?? createLogger('longshore', settings.logLevel)
+  const postgres = options.postgres ?? settings.databaseUrl ?? ''
+  const redis = options.redis ?? settings.redisUrl
   const tasks = options.handlers.map(handler => handler.task)
   const facts: WorkerFacts = {
-    name: checkLabel('name', options.name ?? `${hostname().slice(0, 150)}:${process.pid}`, 200),
-    queues: labels('queue', options.queues) ?? distinct(tasks.map(task => task.queue)),
+    name: settings.name ?? `${hostname().slice(0, 150)}:${process.pid}`,
+    queues: settings.queues ?? distinct(tasks.map(task => task.queue)),
     tasks: [...handlers.keys()],
-    tags: labels('tag', options.tags) ?? distinct(tasks.map(task => task.tag)),
-    properties: { ...options.properties },
-    constraintTags: constraintTags(options.properties),
-    leaseMs,
+    tags: settings.tags ?? distinct(tasks.map(task => task.tag)),
+    properties: { ...settings.properties },
+    constraintTags: constraintTags(settings.properties),
+    leaseMs: settings.lease,
   }
 
   const meter = new Meter()
@@ -181,12 +186,24 @@ export function createWorker(options: WorkerOptions): Worker {
   let lives: Lives | undefined
   let lastChange: Promise<unknown> = Promise.resolve()
 
-  const changeProperties = async (had: Pick<WorkerFacts, 'properties' | 'constraintTags'>) => {
+  /** One after another, so that the last call wins. */
+  const change = (make: (running: Lives | undefined) => Promise<void>): Promise<void> => {
+    const changed = lastChange.then(async () => {
+      const running = await life?.catch(() => undefined)
+      await withRetry(() => make(running), { ...PAUSES, isTransient: isTransientError })
+    })
+    lastChange = changed.catch(() => undefined) // whoever asked is told
+    return changed
+  }
+
+  const changeProperties = async (
+    running: Lives | undefined,
+    had: Pick<WorkerFacts, 'properties' | 'constraintTags'>,
+  ) => {
     const { properties, constraintTags } = facts
-    const running = await life?.catch(() => undefined)
     Object.assign(facts, had)
     try {
-      await withRetry(async () => running?.setProperties(had), { ...PAUSES, isTransient: isTransientError })
+      await running?.setProperties(had)
     } catch (error) {
       Object.assign(facts, { properties, constraintTags })
       throw error
@@ -213,12 +230,14 @@ export function createWorker(options: WorkerOptions): Worker {
     get path() {
       return lives?.path ?? 'direct'
     },
+    drain: () => change(async running => running?.drain(true)),
+    resume: () => change(async running => running?.drain(false)),
+    get isDrained() {
+      return lives?.isDrained ?? false
+    },
     async setProperties(properties) {
       const had = { properties: { ...properties }, constraintTags: constraintTags(properties) }
-      // One after another, so that the last call wins.
-      const change = lastChange.then(() => changeProperties(had))
-      lastChange = change.catch(() => undefined) // whoever asked is told
-      await change
+      await change(running => changeProperties(running, had))
     },
   }
 }
@@ -245,22 +264,6 @@ function byTask(handlers: readonly Handler[]): Map<string, Handler> {
     found.set(handler.task.name, handler)
   }
   return found
-}
-
-function toMsWithin(duration: Duration, what: string, least: number, most: number): number {
-  const ms = toMs(duration, what)
-  if (ms >= least && ms <= most) return ms
-  throw new LongshoreError(
-    'CONFIG_INVALID',
-    `${what} must be between ${least} and ${most} ms; got ${duration}`,
-  )
-}
-
-function labels(what: 'queue' | 'tag', given: readonly string[] | undefined): string[] | undefined {
-  if (given === undefined) return undefined
-  return distinct(
-    checkList('CONFIG_INVALID', `${what}s`, given, MOST_LABELS).map(label => checkLabel(what, label)),
-  )
 }
 
 const distinct = (texts: string[]) => [...new Set(texts)]

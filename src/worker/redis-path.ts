@@ -20,6 +20,11 @@ export interface RedisPath {
   exchange(outcomes: readonly Outcome[], limit: number): Promise<Exchange>
   /** A run has ended outside of an exchange. */
   runEnded(job: { id: JobId; leaseToken: string }): void
+  /**
+   * It takes no more: resolves when Redis has its jobs offered to others, and the way is closed. Or it takes again: resolves when
+   * the way is open, if it can be.
+   */
+  rest(isToRest: boolean): Promise<void>
   /** It has other properties. Resolves when Redis goes by them, or cannot be reached. */
   register(): Promise<void>
   close(): Promise<void>
@@ -90,6 +95,7 @@ export function createRedisPath(options: {
   }))
   let isOpen = false
   let isClosed = false
+  let isResting = false
   let heardAt = performance.now()
   let first = 0 // the queue whose turn it is
   /** Runs under limits that were taken here: their slots are given back here. */
@@ -106,7 +112,7 @@ export function createRedisPath(options: {
   const review = () => {
     if (isClosed) return
     const wasOpen = isOpen
-    isOpen = queues.every(isFresh)
+    isOpen = !isResting && queues.every(isFresh)
     if (isOpen === wasOpen) return
     logger.info(isOpen ? 'jobs come through Redis' : 'jobs come straight from Postgres')
     options.onChange(isOpen)
@@ -117,6 +123,7 @@ export function createRedisPath(options: {
     const code = await queue.index.register(generation, workerId, facts)
     queue.isWaiting = false
     if (code !== 'OK') return
+    if (isResting || isClosed) return void (await queue.index.unregister(workerId))
     if (queue.registered !== generation) {
       queue.done = []
       queue.freed.clear()
@@ -133,7 +140,7 @@ export function createRedisPath(options: {
     if (!queue) return
     queue.generation = text.slice(0, space)
     queue.heardAt = performance.now()
-    if (queue.registered === queue.generation) return review()
+    if (isResting || queue.registered === queue.generation) return review()
     register(queue).then(
       () => {
         review()
@@ -334,6 +341,18 @@ export function createRedisPath(options: {
     for (const [queue, jobs] of back) putBack(queue, jobs)
   }
 
+  /** What stands in its queues is offered to others. */
+  const leave = async () => {
+    const left = queues.map(async queue => {
+      if (queue.registered === undefined) return
+      await takeFrom(queue, 0, new Map())
+      queue.registered = undefined
+      await queue.index.unregister(workerId)
+    })
+    const timeout = new Promise(resolve => setTimeout(resolve, UNREGISTER_MS).unref())
+    await Promise.race([Promise.allSettled(left), timeout])
+  }
+
   return {
     get isOpen() {
       return isOpen
@@ -353,18 +372,22 @@ export function createRedisPath(options: {
         ),
       )
     },
+    async rest(isToRest) {
+      isResting = isToRest
+      if (isToRest) {
+        review()
+        await leave()
+        return
+      }
+      await Promise.all(queues.map(queue => register(queue).catch(error => giveUp(queue, error))))
+      review()
+    },
     async close() {
       isClosed = true
       isOpen = false
       clearInterval(watch)
       for (const timer of timers) clearTimeout(timer)
-      const left = queues.map(async queue => {
-        if (queue.registered === undefined) return
-        await takeFrom(queue, 0, new Map())
-        await queue.index.unregister(workerId)
-      })
-      const timeout = new Promise(resolve => setTimeout(resolve, UNREGISTER_MS).unref())
-      await Promise.race([Promise.allSettled(left), timeout])
+      await leave()
       store.close()
     },
   }

@@ -8,6 +8,9 @@ export interface Lives {
   /** Of the latest life. */
   readonly workerId: number
   readonly path: WorkerLife['path']
+  readonly isDrained: boolean
+  /** Resolves when the worker claims nothing any more, or claims again, or has been stopped. */
+  drain(isToDrain: boolean): Promise<void>
   setProperties: WorkerLife['setProperties']
   end(deadlineMs: number): Promise<void>
 }
@@ -63,6 +66,14 @@ export async function beginLives(options: {
     },
     get path() {
       return current.path
+    },
+    get isDrained() {
+      return current.isDrained
+    },
+    async drain(isToDrain) {
+      // A life that has died leaves it to the next.
+      while (!(await current.drain(isToDrain)) && !ending.signal.aborted)
+        await current.died.then(() => change)
     },
     setProperties: had => current.setProperties(had),
     end(deadlineMs) {

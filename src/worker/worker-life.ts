@@ -12,7 +12,9 @@ import { type Listener, openListener } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { readGroupOf, readParents } from '../postgres/read-parents.ts'
 import {
+  drainWorker,
   readCancelled,
+  readIsDrained,
   readLanes,
   readLeases,
   registerWorker,
@@ -26,12 +28,14 @@ import { type Named, type Outcome, settleAndClaim } from '../postgres/settle-and
 import { openRedis } from '../redis/open-redis.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
+import { createLagGauge } from '../runtime/event-loop-lag.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { isTracing } from '../runtime/tracing.ts'
 import { createWakeUp } from '../runtime/wake-up.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { createCancels } from './cancels.ts'
 import { createCompletions } from './completions.ts'
+import { createDrains } from './drains.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
 import { createGroupEnds } from './group-ends.ts'
 import { createLeaseChecks } from './lease-checks.ts'
@@ -43,10 +47,13 @@ export interface WorkerLife {
   readonly workerId: number
   /** Where its jobs come from at this moment. */
   readonly path: 'redis' | 'direct'
+  readonly isDrained: boolean
   /** Resolves if it dies; it must be ended all the same. */
   readonly died: Promise<void>
   /** Resolves when the claims that went by what it had before are over. */
   setProperties(had: Pick<WorkerFacts, 'properties' | 'constraintTags'>): Promise<void>
+  /** Resolves when it claims nothing any more, or claims again. False: it has ended, and nothing was done. */
+  drain(isToDrain: boolean): Promise<boolean>
   end(deadlineMs: number): Promise<void>
   /** How many handlers are still inside; from now on `onReturn` is called as each of them returns. */
   handOver(onReturn: () => void): number
@@ -81,7 +88,8 @@ export interface LifeOptions {
 /** `earlier`: the life that died before it. */
 export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promise<WorkerLife> {
   const { pool, schema } = given
-  const workerId = await registerWorker(pool, schema, given.facts)
+  const isDrained = earlier?.isDrained ?? false
+  const workerId = await registerWorker(pool, schema, { ...given.facts, isDrained })
   const logger = given.logger.child({ worker: workerId })
   let isEnding = false // starts no more
   let isDead = false
@@ -188,6 +196,35 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onDeath()
   }
 
+  const drains = createDrains({
+    isDrained,
+    read: () => readIsDrained(pool, schema, workerId),
+    apply: async isDrained => {
+      if (isDrained) {
+        loop.holdClaims('drained', true)
+        restWakeUp()
+        await loop.answered() // what those claims bring is run
+        await path?.rest(true)
+      } else {
+        await path?.rest(false)
+        restWakeUp()
+        // As at the start.
+        if (path && !path.isOpen) directSoon = setTimeout(claimAgain, FIRST_BEAT_MS)
+        else claimAgain()
+      }
+    },
+    logger,
+  })
+  const claimAgain = () => {
+    loop.holdClaims('drained', drains.isDrained)
+    loop.look()
+  }
+  /** Nobody is to wake it, or Redis does. */
+  const restWakeUp = () => wakeUp.rest(drains.isDrained || path?.isOpen === true)
+  loop.holdClaims('drained', isDrained)
+  wakeUp.rest(isDrained)
+
+  const lag = createLagGauge()
   const heartbeat = startHeartbeat({
     postgres: given.postgres,
     schema,
@@ -196,6 +233,15 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     stallMs: given.stallMs,
     onDead: die,
     onCancelled: cancels.look,
+    onDrained: drains.look,
+    figures: () => ({
+      available: Math.max(0, given.settings.maxConcurrentTasks - runs.inside),
+      max: given.settings.maxConcurrentTasks,
+      memory: given.memory(),
+      lagMs: lag.read(),
+      completed: given.meter.completed,
+      failed: given.meter.failed,
+    }),
     onError: error => logger.warn({ err: error }, 'the heartbeat missed a beat; trying again'),
   })
   const unregister = () => {
@@ -221,8 +267,8 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
         clearTimeout(directSoon)
         // Whoever beats does the upkeep as well.
         upkeep?.rest(isOpen)
-        wakeUp.rest(isOpen)
-        if (isOpen) loop.look()
+        restWakeUp()
+        if (isOpen) claimAgain()
         else directSoon = setTimeout(() => loop.look(), Math.random() * DIRECT_WITHIN_MS)
       },
       logger,
@@ -239,10 +285,12 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       onNotify: (channel, payload) => {
         if (channel !== bell) upkeep?.onDue()
         else if (payload === 'cancel') cancels.look()
+        else if (payload === 'drain') drains.look()
         else wakeUp.onRing()
       },
       onGap: () => {
         cancels.look()
+        drains.look()
         wakeUp.onRing()
       },
       onError: error => logger.warn({ err: error }, 'the listening connection broke; reconnecting'),
@@ -265,6 +313,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   })
   if (given.redis) {
     path = openPath(given.redis)
+    if (drains.isDrained) path.rest(true)
     directSoon = setTimeout(() => loop.look(), FIRST_BEAT_MS)
   } else {
     loop.look()
@@ -303,6 +352,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     await Promise.all([heartbeat.stop(), upkeep.stop(), pathClosed, lastGroups])
     // The row of a dead life goes when its jobs have been rescued.
     if (!isDead) await unregister()
+    lag.stop()
     await listener.close()
     await completions.close()
   }
@@ -314,6 +364,14 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       return path?.isOpen ? 'redis' : 'direct'
     },
     died,
+    get isDrained() {
+      return drains.isDrained
+    },
+    async drain(isToDrain) {
+      if (isEnding || !(await drainWorker(pool, schema, workerId, isToDrain))) return false
+      await drains.look()
+      return true
+    },
     async setProperties(had) {
       if (isEnding) return
       await setProperties(pool, schema, workerId, had)

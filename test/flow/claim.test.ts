@@ -219,7 +219,7 @@ describe('a worker', () => {
     [{ handlers: [one.handle(() => 1), one.handle(() => 2)] }, 'two handlers for task one'],
     [
       { handlers: [one.handle(() => 1)], maxConcurrentTasks: 0, pollIntervalMs: -1 },
-      /maxConcurrentTasks.*pollIntervalMs/,
+      /maxConcurrentTasks.*pollIntervalMs/s,
     ],
     [{ handlers: [one.handle(() => 1)], schema: 'Robert"; drop' }, 'is not a valid name'],
     [{ handlers: [one.handle(() => 1)], postgres: 'mysql://x' }, 'must start with postgres://'],

@@ -62,7 +62,7 @@ describe('longshore', () => {
     ]) {
       const { code, stderr } = await run(command, {})
       expect(code).toBe(2)
-      expect(stderr).toContain('set DATABASE_URL [CONFIG_INVALID]')
+      expect(stderr).toContain('set DATABASE_URL, or put databaseUrl into the config file [CONFIG_INVALID]')
     }
   })
 
@@ -254,7 +254,7 @@ describe('longshore', () => {
     expect(taken.stderr).toContain(`metrics cannot be served on port ${port}`)
     expect(taken.code).toBe(2)
     const none = await run(['relay', '--metrics-port', 'http'])
-    expect(none.stderr).toContain('the port of the metrics must be a whole number from 0 to 65535; got NaN')
+    expect(none.stderr).toContain('flag --metrics-port must be a whole number from 0 to 65535; got http')
     expect(none.code).toBe(2)
 
     relay.child.kill('SIGTERM')

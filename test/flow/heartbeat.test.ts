@@ -1,7 +1,7 @@
 import type { Worker as Thread } from 'node:worker_threads'
 import { pino } from 'pino'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createWorker, defineTask, type WorkerOptions } from '../../src/index.ts'
+import { createWorker, defineTask, NonRetryableError, type WorkerOptions } from '../../src/index.ts'
 import { portableConfig, startHeartbeat } from '../../src/postgres/heartbeat.ts'
 import { workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
@@ -45,7 +45,7 @@ const lives = async () => (await workers()).filter(row => row.lives)
 const hearts = async () =>
   (
     await database.rows<{ pid: number }>(
-      `select pid from pg_stat_activity where datname = current_database() and query like '%beat($1)%'
+      `select pid from pg_stat_activity where datname = current_database() and query like '%beat($1,%'
        and pid <> pg_backend_pid()`,
     )
   ).map(row => row.pid)
@@ -111,6 +111,74 @@ describe('the heartbeat', () => {
     expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded', attempts: 1 })
   })
 
+  it('[W12] stores what the worker has room for and how it fares, for SQL to read', async () => {
+    const producer = deployment.producer()
+    const inside = counter()
+    const open = gate()
+    await deployment.worker({
+      lease: 300,
+      maxConcurrentTasks: 7,
+      handlers: [
+        task.handle(async job => {
+          if (job.payload === 'bad') throw new NonRetryableError('no')
+          inside.add()
+          await open.opened
+        }),
+      ],
+    })
+    const status = () =>
+      database.rows(
+        `select state, in_flight, available_capacity, max_capacity, completed, failed, memory_usage > 0 and memory_usage <= 1 as uses,
+           event_loop_lag_ms >= 0 as lags, beat_at <= clock_timestamp() as beats
+         from longshore.worker_status`,
+      )
+    const idle = {
+      state: 'live',
+      in_flight: 0,
+      available_capacity: 7,
+      max_capacity: 7,
+      uses: true,
+      lags: true,
+    }
+    expect(await status()).toMatchObject([{ ...idle, completed: '0', failed: '0', beats: true }])
+    await producer.enqueueMany(task, ['a', 'b', 'bad'])
+    await inside.reached(2)
+    await eventually('a beat tells', async () => {
+      const [row] = await status()
+      return row?.['in_flight'] === 2 && row['available_capacity'] === 5 && row['failed'] === '1'
+    })
+    open.open()
+    await eventually('so does a later one', async () => {
+      const [row] = await status()
+      return row?.['available_capacity'] === 7 && row['completed'] === '3'
+    })
+  })
+
+  it('[W12] tells the lag of an event loop that is blocked, while it is', async () => {
+    const producer = deployment.producer()
+    const process = await startProcess({ lease: '300ms' })
+    await producer.enqueue(block, 4000)
+    await process.says('blocked')
+    let isBlocked = true
+    const freed = process.says('free').then(() => {
+      isBlocked = false
+    })
+    await eventually('its lag grows beyond a second', async () => {
+      const [row] = await database.rows<{ lags: boolean }>(
+        'select event_loop_lag_ms > 1000 as lags from longshore.workers',
+      )
+      return row?.lags === true
+    })
+    expect(isBlocked).toBe(true)
+    await freed
+    await eventually('and falls again', async () => {
+      const [row] = await database.rows<{ lags: boolean }>(
+        'select event_loop_lag_ms > 500 as lags from longshore.workers',
+      )
+      return row?.lags === false
+    })
+  })
+
   it('[W12] stops when the main thread is stuck for longer than `stall`, and goes on when it runs again', async () => {
     const producer = deployment.producer()
     const process = await startProcess({ lease: '1s', stall: 300 })
@@ -167,6 +235,8 @@ describe('the heartbeat', () => {
       leaseMs: 300,
       stallMs: 60_000,
       onDead: () => dead.add(),
+      onDrained: () => undefined,
+      figures: () => ({ available: 3, max: 4, memory: 0.5, lagMs: 1.5, completed: 7, failed: 2 }),
       onCancelled: () => cancelled.add(),
       onError: () => undefined,
     })
@@ -215,7 +285,7 @@ describe('the heartbeat', () => {
       ca: 'certificate',
       key: 'secret',
     })
-    expect(make({ lease: 99 })).toThrow('lease must be between 100 and 3600000 ms; got 99')
+    expect(make({ lease: 99 })).toThrow(/lease must be a duration from 100ms to 1h.*; got 99/)
     expect(make({ lease: '2h' })).toThrow('lease must be')
     expect(make({ stall: 0 })).toThrow('stall must be')
   })

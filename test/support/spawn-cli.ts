@@ -1,5 +1,6 @@
 /** The command line, or another script, as a user runs it: a process of its own, with a bare environment. */
 import { type ChildProcess, spawn } from 'node:child_process'
+import { resolve } from 'node:path'
 
 export interface Cli {
   readonly child: ChildProcess
@@ -10,14 +11,15 @@ export interface Cli {
   readonly ended: Promise<{ code: number | null; stdout: string; stderr: string }>
 }
 
-export const spawnCli = (args: string[], env: Record<string, string> = {}): Cli =>
-  start(['dist/cli/main.js', ...args], env)
+export const spawnCli = (args: string[], env: Record<string, string> = {}, cwd = process.cwd()): Cli =>
+  start([resolve('dist/cli/main.js'), ...args], env, cwd)
 
 export const spawnScript = (script: string, args: string[], env: Record<string, string> = {}): Cli =>
   start(['--import', 'tsx', script, ...args], env)
 
-function start(args: string[], env: Record<string, string>): Cli {
+function start(args: string[], env: Record<string, string>, cwd = process.cwd()): Cli {
   const child = spawn(process.execPath, args, {
+    cwd,
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })

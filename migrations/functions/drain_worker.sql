@@ -1,0 +1,19 @@
+-- A worker is to take no more jobs, or to take them again. It is told at once, and with its next beat. False: there is no such
+-- worker, or it is dead.
+create function longshore.drain_worker(p_worker int, p_is_drained boolean) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  -- Whoever takes no more must not be rung for others.
+  update longshore.workers w
+  set drained_at = case when p_is_drained then coalesce(w.drained_at, clock_timestamp()) end,
+    listening = w.listening and not p_is_drained
+  where w.id = p_worker and w.dead_at is null;
+  if not found then
+    return false;
+  end if;
+  perform pg_notify('longshore.worker_' || p_worker, 'drain');
+  return true;
+end
+$$;

@@ -1,0 +1,52 @@
+/**
+ * Keeps a worker to what its row says of draining: whoever drains it writes there and tells it. Read anew each time, so that
+ * what is told late or twice does no harm.
+ */
+import type { Logger } from '../runtime/logger.ts'
+
+export interface Drains {
+  readonly isDrained: boolean
+  /** Somebody has drained the worker or lets it go on. Resolves when that holds. */
+  look(): Promise<void>
+}
+
+export function createDrains(options: {
+  /** Of the life that begins. */
+  isDrained: boolean
+  read: () => Promise<boolean>
+  /** Resolves when it holds. */
+  apply: (isDrained: boolean) => Promise<void>
+  logger: Logger
+}): Drains {
+  let { isDrained } = options
+  let last: Promise<void> = Promise.resolve()
+
+  const lookOnce = async () => {
+    try {
+      const wanted = await options.read()
+      if (wanted === isDrained) return
+      isDrained = wanted
+      options.logger.info(
+        wanted
+          ? 'drained: this worker claims nothing until it is resumed'
+          : 'resumed: this worker claims again',
+      )
+      await options.apply(wanted)
+    } catch (error) {
+      options.logger.info(
+        { err: error },
+        'could not read whether this worker is drained; the next beat asks again',
+      )
+    }
+  }
+
+  return {
+    get isDrained() {
+      return isDrained
+    },
+    look() {
+      last = last.then(lookOnce)
+      return last
+    },
+  }
+}
