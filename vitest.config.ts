@@ -20,6 +20,7 @@ const BOTH_PATHS = [
   'run-alone',
   'schedule',
   'stop',
+  'tracing',
   'workflows',
 ].map(name => `test/flow/${name}.test.ts`)
 

@@ -6,7 +6,8 @@
 create function longshore.add_to_group(
   p_group uuid, p_name text, p_is_new boolean, p_retried boolean,
   p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_workflows text[], p_halts boolean[],
-  p_children int[], p_parents uuid[], p_policies longshore.edge_policy[], p_held uuid[]
+  p_children int[], p_parents uuid[], p_policies longshore.edge_policy[], p_held uuid[],
+  p_traces text[] default null
 ) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -93,7 +94,7 @@ begin
   end if;
 
   perform longshore.enqueue_jobs(
-    p_shapes, p_ids, p_shape_nos, p_payloads, false, false, p_workflows, p_halts, p_group, v_pending);
+    p_shapes, p_ids, p_shape_nos, p_payloads, false, false, p_workflows, p_halts, p_group, v_pending, p_traces);
   insert into longshore.edges (parent, child, policy)
   select e.parent, p_ids[e.child], e.policy from unnest(p_children, p_parents, p_policies) as e(child, parent, policy);
   if v_doomed <> '{}' then

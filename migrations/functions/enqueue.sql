@@ -2,7 +2,8 @@
 --   select longshore.enqueue('send-mail', '{"to": "a@b.c"}', '{"priority": 10, "delayMs": 60000}')
 -- Options: id, queue, tag, constraints (what a worker must have: {"gpu": "a100"}), concurrencyKey, priority (0 to 2047),
 -- delayMs or runAt (a timestamp), attempts, workflow (jobs with the same run one after another), onWorkflowFailure ('continue' or
--- 'halt'). What is not given comes from the registered task, else from the defaults. Returns the job's id.
+-- 'halt'), traceparent (of W3C Trace Context: the spans of its runs become children of that one). What is not given comes from the
+-- registered task, else from the defaults. Returns the job's id.
 create function longshore.enqueue(p_task text, p_payload jsonb default '{}', p_options jsonb default '{}') returns uuid
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -17,6 +18,7 @@ declare
   v_run_at_ms bigint;
   v_workflow text;
   v_on_failure text;
+  v_trace text;
 begin
   if p_task is null or length(p_task) not between 1 and 200 or p_task ~ '[\x01-\x1f\x7f-\x9f]' then
     raise exception 'longshore: a task name has 1 to 200 characters and no control characters, got % characters',
@@ -27,7 +29,8 @@ begin
       using errcode = 'invalid_parameter_value', hint = 'Store large data elsewhere and enqueue a reference to it.';
   end if;
   perform longshore.check_options(
-    p_options, '{id,queue,tag,constraints,concurrencyKey,priority,delayMs,runAt,attempts,workflow,onWorkflowFailure}');
+    p_options,
+    '{id,queue,tag,constraints,concurrencyKey,priority,delayMs,runAt,attempts,workflow,onWorkflowFailure,traceparent}');
   v_priority := longshore.option_number(p_options, 'priority', 0, 2047);
   v_attempts := longshore.option_number(p_options, 'attempts', 1, 1000);
   v_delay_ms := longshore.option_number(p_options, 'delayMs', 0, 315360000000, false);
@@ -43,6 +46,11 @@ begin
   end if;
   if longshore.option_text(p_options, 'id', 100) !~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then
     raise exception 'longshore: a job id is a UUID, got %', p_options -> 'id' using errcode = 'invalid_parameter_value';
+  end if;
+  v_trace := longshore.option_text(p_options, 'traceparent', 100);
+  if v_trace !~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' or v_trace ~ '-(0{32}|0{16})-' then
+    raise exception 'longshore: traceparent must be 00-<trace id>-<span id>-<flags>, 32, 16 and 2 hex digits in lower case, got %', v_trace
+      using errcode = 'invalid_parameter_value', hint = 'Leave it out where there is no trace.';
   end if;
 
   select * into v_task from longshore.tasks t where t.name = p_task;
@@ -65,7 +73,8 @@ begin
       'delayMs', floor(v_delay_ms),
       'runAt', v_run_at_ms)),
     array[v_id], null, p_payload::text, p_options ->> 'id' is not null, false,
-    case when v_workflow is not null then array[v_workflow] end, array[v_on_failure = 'halt']);
+    case when v_workflow is not null then array[v_workflow] end, array[v_on_failure = 'halt'],
+    p_traces => case when v_trace is not null then array[v_trace] end);
   return v_id;
 end
 $$;

@@ -10,9 +10,12 @@
 --
 -- Jobs that wait for others are inserted by insert_linked: p_workflows (with a key or null for each job; p_halts: its failure
 -- stops the workflow), p_group, p_pending (how many dependencies of each are open). Of these none is said to be ready.
+--
+-- p_traces: the trace context of each job, or null where nobody traces.
 create function longshore.enqueue_jobs(
   p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_checked boolean, p_hinted boolean default false,
-  p_workflows text[] default null, p_halts boolean[] default null, p_group uuid default null, p_pending int[] default null
+  p_workflows text[] default null, p_halts boolean[] default null, p_group uuid default null, p_pending int[] default null,
+  p_traces text[] default null
 ) returns table (made uuid[], lanes int[], scores bigint[], is_ready boolean[])
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -70,7 +73,7 @@ begin
     select l.made into v_ids
     from longshore.insert_linked(
       p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)])), v_payloads, v_lanes, v_scores, v_states, v_max_attempts,
-      p_workflows, p_halts, p_group, p_pending, p_checked) l;
+      p_workflows, p_halts, p_group, p_pending, p_checked, p_traces) l;
   elsif p_checked then
     if current_setting('transaction_isolation') <> 'read committed' then
       -- Above READ COMMITTED the history cannot be read afresh below: whoever ends one of these jobs right now
@@ -78,10 +81,10 @@ begin
       perform 1 from longshore.jobs j where j.id = any (p_ids) order by j.id for key share;
     end if;
     with made as (
-      insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
-      select t.id, v_lanes[t.no], v_scores[t.no], v_states[t.no], v_max_attempts[t.no], t.payload::jsonb
-      from unnest(p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)])), v_payloads)
-        as t(id, no, payload)
+      insert into longshore.jobs (id, lane, score, state, max_attempts, payload, trace)
+      select t.id, v_lanes[t.no], v_scores[t.no], v_states[t.no], v_max_attempts[t.no], t.payload::jsonb, t.trace
+      from unnest(p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)])), v_payloads, p_traces)
+        as t(id, no, payload, trace)
       where not exists (select from longshore.finished_jobs f where f.id = t.id)
       on conflict (id) do nothing
       returning id
@@ -92,13 +95,13 @@ begin
     where j.id = any (v_ids) and exists (select from longshore.finished_jobs f where f.id = j.id);
     select coalesce(array_agg(j.id), '{}') into v_ids from longshore.jobs j where j.id = any (v_ids);
   elsif p_shape_nos is null then
-    insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
-    select t.id, v_lanes[1], v_scores[1], v_states[1], v_max_attempts[1], t.payload::jsonb
-    from unnest(p_ids, v_payloads) as t(id, payload);
+    insert into longshore.jobs (id, lane, score, state, max_attempts, payload, trace)
+    select t.id, v_lanes[1], v_scores[1], v_states[1], v_max_attempts[1], t.payload::jsonb, t.trace
+    from unnest(p_ids, v_payloads, p_traces) as t(id, payload, trace);
   else
-    insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
-    select t.id, v_lanes[t.no], v_scores[t.no], v_states[t.no], v_max_attempts[t.no], t.payload::jsonb
-    from unnest(p_ids, p_shape_nos, v_payloads) as t(id, no, payload);
+    insert into longshore.jobs (id, lane, score, state, max_attempts, payload, trace)
+    select t.id, v_lanes[t.no], v_scores[t.no], v_states[t.no], v_max_attempts[t.no], t.payload::jsonb, t.trace
+    from unnest(p_ids, p_shape_nos, v_payloads, p_traces) as t(id, no, payload, trace);
   end if;
 
   if not v_is_linked then

@@ -5,13 +5,13 @@
 -- or more: each of them is to run alone in its process. `wait` is claim's answer where it has one. p_these and p_lanes: the
 -- jobs that Redis named, and where; `refused` lists those that are ready all the same: id, answer, lane, score and token. `ready`: what the settled
 -- runs made ready: id, lane, score and token; of very many only the first. `groups`: those that may be at their end: close_groups tells, after the
--- commit.
+-- commit. `traces`: only with p_is_traced, see read_traces.
 create function longshore.settle_and_claim(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb, p_limit int,
-  p_these uuid[] default null, p_lanes int[] default null
+  p_these uuid[] default null, p_lanes int[] default null, p_is_traced boolean default false
 ) returns table (
   busy text, lost text, wait text, ready text, groups text, refused text, alone text, lease_token bigint, ids text, lanes text, attempts text,
-  max_attempts text, scores text, created_at text, payloads text
+  max_attempts text, scores text, created_at text, payloads text, traces text
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -58,6 +58,9 @@ begin
     cross join lateral (select c.payload::text as text offset 0) p;
   elsif v_lanes is not null then
     perform longshore.reopen(longshore.free_slots(v_lanes, v_slots, v_key_slots));
+  end if;
+  if p_is_traced and ids is not null then
+    traces := longshore.read_traces(string_to_array(ids, ',')::uuid[]);
   end if;
   if v_ready is not null then
     select string_agg(concat_ws(' ', j.id, j.lane, j.score, j.lease_token), ',') into ready

@@ -12,6 +12,8 @@ export interface NewJob extends WorkflowPlace {
   shape: string
   /** JSON text. */
   payload: string
+  /** See `traceEnqueue`. */
+  trace?: string | undefined
 }
 
 /** A job that is ready as soon as its transaction commits, and where it stands. */
@@ -48,10 +50,17 @@ export async function enqueueJobs(
     ...(isHinted ? ['lanes', 'scores::text[] as scores', 'is_ready'] : []),
   ].join(', ')
   const workflows = jobs.some(job => job.workflow !== undefined) ? workflowArguments(jobs) : []
+  const traces = traceArguments(jobs)
   const text = `select ${columns} from longshore.enqueue_jobs(
-    $1, $2, $3, $4, ${isChecked}, ${isHinted}${workflows.length > 0 ? ', $5, $6' : ''})`
+    $1, $2, $3, $4, ${isChecked}, ${isHinted}${workflows.length > 0 ? ', $5, $6' : ''}${
+      traces ? `, p_traces => $${workflows.length > 0 ? 7 : 5}` : ''
+    })`
   try {
-    const { rows } = await db.query(inSchema(schema, text), [...values, ...workflows])
+    const { rows } = await db.query(inSchema(schema, text), [
+      ...values,
+      ...workflows,
+      ...(traces ? [traces] : []),
+    ])
     const made = isChecked ? new Set(rows[0]?.['made'] as string[]) : undefined
     return { made, ready: isHinted ? readyOf(jobs, shapeNumbers, made, rows[0]) : [] }
   } catch (error) {
@@ -84,6 +93,10 @@ export const workflowArguments = (jobs: readonly NewJob[]): [(string | null)[], 
   jobs.map(job => job.workflow ?? null),
   jobs.map(job => job.halts ?? false),
 ]
+
+/** The trace contexts of jobs, or null where nobody traces. */
+export const traceArguments = (jobs: readonly NewJob[]): (string | null)[] | null =>
+  jobs.some(job => job.trace !== undefined) ? jobs.map(job => job.trace ?? null) : null
 
 function readyOf(
   jobs: readonly NewJob[],

@@ -3,7 +3,7 @@ import type { FinishedGroup, GroupStatus, StuckReport } from '../job/group.ts'
 import type { EdgePolicy } from '../job/group-graph.ts'
 import type { JobState } from '../job/job.ts'
 import type { Queryable } from '../job/queryable.ts'
-import { jobArguments, type NewJob, workflowArguments } from './enqueue-jobs.ts'
+import { jobArguments, type NewJob, traceArguments, workflowArguments } from './enqueue-jobs.ts'
 import { explainRefusal } from './refused.ts'
 import { inSchema } from './schema-name.ts'
 
@@ -48,7 +48,7 @@ export async function addToGroup(
     .query(
       inSchema(
         schema,
-        `select longshore.add_to_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) as answer`,
+        `select longshore.add_to_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) as answer`,
       ),
       [
         group.id,
@@ -61,6 +61,7 @@ export async function addToGroup(
         `{${parents.join(',')}}`,
         `{${policies.join(',')}}`,
         `{${held.join(',')}}`,
+        traceArguments(jobs),
       ],
     )
     .catch(explainRefusal)

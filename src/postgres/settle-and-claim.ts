@@ -26,6 +26,18 @@ export interface ClaimedJob {
   payload: string
   /** Workers died with it twice: it must run alone in its process. */
   mustRunAlone: boolean
+  /** Only where this worker traces. */
+  trace: ClaimedTrace | undefined
+}
+
+/** What the spans of a job are made of. Times are those of the database. */
+export interface ClaimedTrace {
+  /** Since when it was to run. */
+  readySinceMs: number
+  claimedAtMs: number
+  queue: string
+  /** What `traceEnqueue` stored. */
+  stored: string | null
 }
 
 export interface Exchange {
@@ -55,10 +67,11 @@ export interface Named {
 
 const CALL = 'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6)'
 const CALL_THESE = 'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6, $7, $8)'
+const traced = (call: string) => call.replace(')', ', p_is_traced => true)')
 
 /**
  * Settle `outcomes` and claim at most `limit` jobs, or those that were named. Safe to repeat: what was settled before is not
- * settled again.
+ * settled again. `isTraced`: bring what their spans are made of.
  */
 export async function settleAndClaim(
   db: TextQueryable,
@@ -67,15 +80,18 @@ export async function settleAndClaim(
   outcomes: readonly Outcome[],
   limit: number,
   named?: Named,
+  isTraced = false,
 ): Promise<Exchange> {
+  const call = named ? CALL_THESE : CALL
+  const text = inSchema(schema, isTraced ? traced(call) : call)
   const values = [workerId, ...settleArguments(outcomes), limit]
   const [row] = named
-    ? await db.queryTexts(inSchema(schema, CALL_THESE), [
+    ? await db.queryTexts(text, [
         ...values,
         `{${named.ids.join(',')}}`,
         `{${[...new Set(named.lanes)].join(',')}}`,
       ])
-    : await db.queryTexts(inSchema(schema, CALL), values)
+    : await db.queryTexts(text, values)
   if (!row) throw new Error('settle_and_claim answered nothing')
   const [busy, lost, wait, ready, groups, refused, alone, ...claim] = row
   return {
@@ -103,13 +119,14 @@ const toReady = ([id, lane, score, leaseToken]: (string | undefined)[]): ReadyJo
 
 /** A claim travels as one row of joined texts, see `settle_and_claim.sql`. */
 function toClaimedJobs(
-  [token, ids, lanes, attempts, maxAttempts, scores, createdAts, payloads]: string[],
+  [token, ids, lanes, attempts, maxAttempts, scores, createdAts, payloads, traces]: string[],
   alone: readonly string[],
 ): ClaimedJob[] {
   if (!ids) return []
   const columns = [lanes, attempts, maxAttempts, scores, createdAts].map(text => text?.split(',') ?? [])
   const [lane = [], attempt = [], most = [], score = [], createdAt = []] = columns
   const payload = payloads?.split('\n') ?? []
+  const trace = traces ? (JSON.parse(traces) as Record<string, StoredTrace>) : undefined
   return ids.split(',').map((id, n) => ({
     id: id as JobId,
     lane: Number(lane[n]),
@@ -120,7 +137,17 @@ function toClaimedJobs(
     createdAt: createdAt[n] as string,
     payload: payload[n] as string,
     mustRunAlone: alone.length > 0 && alone.includes(id),
+    trace: trace && toTrace(trace[id]),
   }))
+}
+
+/** As `read_traces.sql` writes it. */
+type StoredTrace = [readySinceMs: number, claimedAtMs: number, queue: string, stored: string | null]
+
+function toTrace(trace: StoredTrace | undefined): ClaimedTrace | undefined {
+  if (!trace) return undefined
+  const [readySinceMs, claimedAtMs, queue, stored] = trace
+  return { readySinceMs, claimedAtMs, queue, stored }
 }
 
 /** The payload of a job that this worker runs; undefined when the lease is gone. */

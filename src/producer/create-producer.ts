@@ -31,6 +31,7 @@ import {
   addToGroup,
   type CancelGroupAnswer,
   cancelGroup,
+  type NewGroupJob,
   readGroups,
   resumeWorkflow,
 } from '../postgres/groups.ts'
@@ -46,6 +47,7 @@ import type { RedisConfig } from '../redis/redis-config.ts'
 import { createCallOrder } from '../runtime/call-order.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
+import { loadTracing, traceEnqueue } from '../runtime/tracing.ts'
 import { encodePayload } from './encode-payload.ts'
 import { createEnqueueBatch } from './enqueue-batch.ts'
 import { createLogFollower, type FollowOptions, type LogPageOptions, readLogPage } from './follow-logs.ts'
@@ -214,6 +216,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   let isClosed = false
   const start = async () => {
     await checkDatabase(pool, schema)
+    await loadTracing()
     if (options.tasks && options.tasks.length > 0) await registerTasks(pool, schema, options.tasks)
     if (options.redis && !hints) {
       // Only now: whoever does without Redis does not load its client.
@@ -290,14 +293,27 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   /** Insert the jobs of a group in one transaction. Returns whether they are there, now or by an earlier try. */
   const submit = async (group: AddedTo, drafts: DraftJob[], tx: Queryable | undefined): Promise<boolean> => {
     if (tx !== undefined) checkTransaction(tx)
-    const jobs = []
+    const jobs: NewGroupJob[] = []
     for (const draft of drafts) {
       const encoded = encodePayload(draft.task, draft.payload, maxPayloadBytes)
       jobs.push(toNewJob(draft, typeof encoded === 'string' ? encoded : await encoded))
     }
     await whenReady()
     for (const draft of drafts) await knowLane(draft.shape)
-    const chunks = [...inChunks(jobs)]
+    const queues = new Set(jobs.map(job => job.queue))
+    return traceEnqueue(trace => submitChunks(group, [...inChunks(withTrace(jobs, trace))], tx), {
+      name: 'group',
+      queue: queues.size === 1 ? jobs[0]?.queue : undefined,
+      jobs: jobs.length,
+      groupId: group.id,
+    })
+  }
+
+  const submitChunks = async (
+    group: AddedTo,
+    chunks: NewGroupJob[][],
+    tx: Queryable | undefined,
+  ): Promise<boolean> => {
     const insertAll = async (db: Queryable, isRetried: boolean) => {
       const own = new Set<string>()
       for (const [at, chunk] of chunks.entries()) {
@@ -327,8 +343,11 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const place = given === NO_OPTIONS ? NO_PLACE : toWorkflowPlace(given)
       const id = given.id === undefined ? newJobId() : toJobId(given.id)
       const send = (payload: string) => {
-        const job = { id, queue: shape.queue, shape: common, payload, ...place }
-        return insert([job], given.id !== undefined, given.tx)
+        const sendTraced = (trace: string | undefined) => {
+          const job = { id, queue: shape.queue, shape: common, payload, trace, ...place }
+          return insert([job], given.id !== undefined, given.tx)
+        }
+        return traceEnqueue(sendTraced, { name: task.name, queue: shape.queue, jobs: 1, jobId: id })
       }
       const encode = async () => {
         const text = await encodePayload(task as Task, payload, maxPayloadBytes)
@@ -365,7 +384,12 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       if (jobs.length === 0) await whenReady()
       else {
         await prepare(shape, given.tx)
-        await insert(jobs, false, given.tx)
+        await traceEnqueue(trace => insert(withTrace(jobs, trace), false, given.tx), {
+          name: task.name,
+          queue: shape.queue,
+          jobs: jobs.length,
+          jobId: jobs.length === 1 ? jobs[0]?.id : undefined,
+        })
       }
       return jobs.map(job => ({ id: job.id, task: task.name, isNew: true }))
     },
@@ -503,6 +527,9 @@ function checkTransaction(tx: Queryable): void {
     '`tx` must be the one client that your transaction runs on, with a `query` method; a pool is not',
   )
 }
+
+const withTrace = <T extends NewJob>(jobs: T[], trace: string | undefined): T[] =>
+  trace === undefined ? jobs : jobs.map(job => ({ ...job, trace }))
 
 function checkTask(task: unknown): void {
   if (typeof (task as Task | undefined)?.handle === 'function') return

@@ -24,6 +24,7 @@ import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { createMemoryGauge } from '../runtime/memory.ts'
 import { checkAll } from '../runtime/problems.ts'
 import { withRetry } from '../runtime/retry.ts'
+import { loadTracing } from '../runtime/tracing.ts'
 import { createJobLogs, noLogCounts } from './job-logs.ts'
 import { Meter } from './meter.ts'
 import { beginLives, type Lives } from './succession.ts'
@@ -180,6 +181,7 @@ export function createWorker(options: WorkerOptions): Worker {
       await pool.end()
     }
     try {
+      await loadTracing()
       await threads.check(isolated(options.handlers))
       await withRetry(() => checkDatabase(pool, schema), { ...PAUSES, isTransient: isTransientError })
       const deployment = await withRetry(() => readDeployment(pool, schema), {

@@ -14,13 +14,15 @@ import { messageOf, storedError, toStoredError } from '../job/stored-error.ts'
 import type { Handler, JobContext, ParentJob, Parents, RunningJob, Task } from '../job/task.ts'
 import { type Validated, validate } from '../job/validate.ts'
 import type { Completion } from '../postgres/complete-job.ts'
-import type { ClaimedJob, Outcome } from '../postgres/settle-and-claim.ts'
+import type { ClaimedJob, ClaimedTrace, Outcome } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
+import { type RunSpan, traceRun } from '../runtime/tracing.ts'
 import type { JobLogs } from './job-logs.ts'
 import type { Ending, Meter } from './meter.ts'
 import type { RunLog } from './run-log.ts'
 
 export interface RunSettings {
+  workerId: number
   /** How long a handler may take to return after its signal fired. */
   abortGraceMs: number
   maxResultBytes: number
@@ -53,6 +55,7 @@ export class Run {
   #timer: NodeJS.Timeout | undefined
   #grace: NodeJS.Timeout | undefined
   #log: RunLog | undefined
+  #span: RunSpan | undefined
 
   constructor(
     readonly claimed: ClaimedJob,
@@ -63,6 +66,7 @@ export class Run {
   start(): void {
     if (this.#isReported) return // given back before it began
     this.#startedAt = performance.now()
+    if (this.claimed.trace) this.#startSpan(this.claimed.trace)
     const { timeoutMs } = this.handler.task
     if (timeoutMs !== undefined) {
       this.#timer = setTimeout(() => {
@@ -133,8 +137,22 @@ export class Run {
       )
     }
     const job = new HandedOverJob(this.claimed, this.handler.task.name, validated.value)
+    return this.#span ? this.#span.call(() => this.#callHandler(job)) : this.#callHandler(job)
+  }
+
+  #callHandler(job: RunningJob<unknown>): unknown {
     const { run } = this.handler
     return run ? run(job, new Context(this)) : this.settings.runInThread(this, job)
+  }
+
+  #startSpan(trace: ClaimedTrace): void {
+    this.#span = traceRun({
+      jobId: this.claimed.id,
+      task: this.handler.task.name,
+      attempt: this.claimed.attempt,
+      workerId: this.settings.workerId,
+      ...trace,
+    })
   }
 
   /** See `JobContext.complete`. */
@@ -175,6 +193,7 @@ export class Run {
         if (!this.#isReported) {
           this.#isReported = true
           this.#count('succeeded')
+          this.#span?.end('succeeded')
           this.settings.onCompleted(this.claimed)
           this.#log?.flush()
         }
@@ -239,7 +258,9 @@ export class Run {
     if (this.#isReported) return
     this.#isReported = true
     this.#log?.end()
-    this.#count(outcome.kind === 'retry' ? 'retried' : outcome.kind)
+    const ending = outcome.kind === 'retry' ? 'retried' : outcome.kind
+    this.#count(ending)
+    this.#span?.end(ending, 'error' in outcome ? outcome.error : undefined)
     this.settings.onOutcome(outcome)
   }
 

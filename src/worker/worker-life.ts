@@ -30,6 +30,7 @@ import type { RedisConfig } from '../redis/redis-config.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import { createLagGauge } from '../runtime/event-loop-lag.ts'
 import type { Logger } from '../runtime/logger.ts'
+import { isTracing } from '../runtime/tracing.ts'
 import { createWakeUp } from '../runtime/wake-up.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { createCancels } from './cancels.ts'
@@ -111,6 +112,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     loop: () => loop,
     threads: given.threads,
     settings: {
+      workerId,
       abortGraceMs: given.abortGraceMs,
       maxResultBytes: given.maxResultBytes,
       meter: given.meter,
@@ -153,7 +155,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   })
   const groupEnds = createGroupEnds(pool, schema, logger)
   const exchange = async (outcomes: readonly Outcome[], limit: number, named?: Named) => {
-    const answer = await settleAndClaim(pool, schema, workerId, outcomes, limit, named)
+    const answer = await settleAndClaim(pool, schema, workerId, outcomes, limit, named, isTracing())
     for (const group of answer.groups) groupEnds.add(group)
     return answer
   }

@@ -77,6 +77,16 @@ describe('the README', () => {
     expect(code).toBe(0)
   })
 
+  it('[X8] shows a trace from the request to what the handler does', async () => {
+    const example = readFileSync('examples/traced-job.ts', 'utf8')
+    const guide = readFileSync('docs/guide.md', 'utf8')
+    expect(guide).toContain(`\`\`\`ts\n${example}\`\`\``)
+    const { code, output } = await run(['examples/traced-job.ts'], { DATABASE_URL: database.url })
+    expect(guide).toContain(`\`\`\`\n${output}\`\`\``)
+    expect(output.split('\n')).toHaveLength(6)
+    expect(code).toBe(0)
+  })
+
   it('[S4] [W2] shows a build graph that fails in one branch, and a workflow', async () => {
     const example = readFileSync('examples/build-graph.ts', 'utf8')
     expect(blocksOf('ts')).toContain(example)
