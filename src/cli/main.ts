@@ -14,6 +14,7 @@ import { addMigrateCommand } from './migrate.ts'
 import { addPropertiesCommand } from './properties.ts'
 import { addQueuesCommand } from './queues.ts'
 import { addRelayCommand } from './relay.ts'
+import { addTopCommand } from './top.ts'
 import { addWatchdogCommand } from './watchdog.ts'
 import { addWorkerCommand } from './worker.ts'
 import { addWorkflowsCommand } from './workflows.ts'
@@ -48,6 +49,7 @@ addMigrateCommand(program)
 addPropertiesCommand(program)
 addQueuesCommand(program)
 addRelayCommand(program)
+addTopCommand(program)
 addWatchdogCommand(program)
 addWorkerCommand(program)
 addWorkflowsCommand(program)
