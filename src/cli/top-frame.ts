@@ -78,6 +78,10 @@ function headerLines({ schema, overview, rates, trouble, hint }: Frame, columns:
   const live = [...of('live'), ...of('drained')]
   const sum = (what: 'inFlight' | 'capacity') =>
     live.reduce((total, worker) => total + (worker[what] ?? 0), 0)
+  // Beats are some seconds old: what was counted is better.
+  const running: Count = overview.queues.every(queue => queue.running.is === 'exact')
+    ? { count: overview.queues.reduce((total, queue) => total + queue.running.count, 0), is: 'exact' }
+    : { count: sum('inFlight'), is: 'about' }
   const rate = (perSecond: number | undefined) =>
     perSecond === undefined ? '-' : `${shownRate(perSecond)}/s`
   const others = (['drained', 'dead'] as const).flatMap(state => {
@@ -90,7 +94,7 @@ function headerLines({ schema, overview, rates, trouble, hint }: Frame, columns:
       text: [
         `ended ${rate(rates?.endedPerSecond)}`,
         `enqueued ${rate(rates?.enqueuedPerSecond)}`,
-        `in flight ${sum('inFlight')}/${sum('capacity')}`,
+        `running ${shownCount(running)} of ${shownNumber(sum('capacity'))}`,
         `workers ${[`${of('live').length}${overview.workerCount.is === 'exact' ? '' : '+'} live`, ...others].join(', ')}`,
       ].join('  '),
       tone: 'plain',
@@ -291,7 +295,7 @@ const shownShare = (used: number, capacity: number | null): string =>
 const MARKS: Record<Count['is'], (text: string) => string> = {
   exact: text => text,
   atLeast: text => `${text}+`,
-  atMost: text => `≤${text}`,
+  about: text => `~${text}`,
 }
 
 const shownCount = ({ count, is }: Count): string => MARKS[is](shownNumber(count))

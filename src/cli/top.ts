@@ -34,8 +34,8 @@ export function addTopCommand(program: Command): void {
     .addHelpText(
       'after',
       `
-A number with + was counted up to a bound; one with ≤ is a sum over workers that serve other queues too. Colours are left out
-when NO_COLOR is set.`,
+A number with + was counted up to a bound; one with ~ is told by the workers, some seconds ago, and one that serves several queues
+counts for each. Colours are left out when NO_COLOR is set.`,
     )
   addDatabaseOptions(command).action(async (options: Options) => {
     const postgres = requireDatabaseUrl(options)

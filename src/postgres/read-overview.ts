@@ -8,10 +8,10 @@
 import type { Pool } from './connect.ts'
 import { inSchema } from './schema-name.ts'
 
-/** `atLeast`: counting ended at the bound. `atMost`: a worker of several queues counts for each of them, as of its last beat. */
+/** `atLeast`: counting ended at the bound. `about`: by the last beats of the workers; one of several queues counts for each of them. */
 export interface Count {
   count: number
-  is: 'exact' | 'atLeast' | 'atMost'
+  is: 'exact' | 'atLeast' | 'about'
 }
 
 export interface QueueOverview {
@@ -112,8 +112,8 @@ export interface OverviewOptions {
   timeoutMs?: number
 }
 
-/** Of 8 kB: counting so many takes some 20 ms. */
-const SMALL_PAGES = 1000
+/** Counting so many, of 8 kB each, takes some 20 ms. */
+const SMALL_PAGES = 4000
 const MOST_WORKERS = 1000
 const MOST_QUEUES = 200
 /** Lanes, times the priorities in each, that are walked through. */
@@ -393,7 +393,7 @@ function toQueues(
       ready: upTo(most, counts?.ready ?? 0, isCut.ready),
       scheduled: upTo(most, counts?.scheduled ?? 0, isCut.scheduled),
       waiting: upTo(most, counts?.waiting ?? 0, isCut.waiting),
-      running: isSmall ? { count: counts?.running ?? 0, is: 'exact' } : { count: inFlight, is: 'atMost' },
+      running: isSmall ? { count: counts?.running ?? 0, is: 'exact' } : { count: inFlight, is: 'about' },
       oldestReadyMs: age(counts?.oldest ?? Number.POSITIVE_INFINITY),
       overdueMs: age(counts?.due ?? Number.POSITIVE_INFINITY) ?? 0,
       mode: (known.get(name)?.['mode'] as QueueOverview['mode']) ?? null,
