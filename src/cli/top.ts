@@ -1,7 +1,7 @@
 /** `longshore top`: the whole deployment at a glance, again and again, or once for scripts. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Command } from 'commander'
-import { type Duration, shownDuration, toTimerMs } from '../job/duration.ts'
+import { type Duration, toTimerMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
@@ -101,10 +101,9 @@ async function watchWith(pool: Pool, schema: string, interval: number, first: Ov
   let isAsking = false
   const draw = () => {
     const trouble = error ?? (isAsking ? slowness(performance.now() - askedAt) : undefined)
-    const hint = `each ${shownDuration(interval)}, q quits`
     screen.draw(
       frameLines(
-        { schema, overview, rates, hint, ...(trouble ? { trouble } : {}) },
+        { schema, overview, rates, hint: 'q quits', ...(trouble ? { trouble } : {}) },
         screen.size,
         hasColors(),
       ),

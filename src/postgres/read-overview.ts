@@ -113,7 +113,7 @@ export interface OverviewOptions {
 }
 
 /** Counting so many, of 8 kB each, takes some 20 ms. */
-const SMALL_PAGES = 4000
+const SMALL_PAGES = 2000
 const MOST_WORKERS = 1000
 const MOST_QUEUES = 200
 /** Lanes, times the priorities in each, that are walked through. */
