@@ -83,13 +83,13 @@ describe.skipIf(NO_PTY)(`longshore top in a terminal${NO_PTY ? ` (skipped: ${NO_
       },
     )
 
-  /** The lines of each frame that is complete. */
+  /** The lines of each frame that is complete. The terminal adds a carriage return of its own. */
   const frames = (of: Pty) =>
     of
       .screen()
       .split(BEGIN)
       .slice(1)
-      .flatMap(text => (text.includes(END) ? [text.split(END)[0]?.split('\r\n') ?? []] : []))
+      .flatMap(text => (text.includes(END) ? [text.split(END)[0]?.split(/\r+\n/) ?? []] : []))
 
   async function expectRestored(of: Pty): Promise<void> {
     await of.ended
