@@ -4,9 +4,10 @@ import { pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
 import { shownDuration } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
+import { messageOf } from '../job/stored-error.ts'
 import type { Handler } from '../job/task.ts'
 import { createLogger } from '../runtime/logger.ts'
-import { createWorker } from '../worker/create-worker.ts'
+import { createWorker, type Worker } from '../worker/create-worker.ts'
 import { addSettings, withSettings } from './settings.ts'
 import { untilSignal } from './until-signal.ts'
 
@@ -25,6 +26,7 @@ export function addWorkerCommand(program: Command): void {
         logger: createLogger('longshore', logLevel),
         handlers: await loadHandlers(module),
       })
+      onToggle(worker)
       await untilSignal({
         name: 'longshore worker',
         start: async () => `longshore worker ${(await worker.start()).id}: running`,
@@ -33,6 +35,22 @@ export function addWorkerCommand(program: Command): void {
       })
     }),
   )
+}
+
+/** SIGUSR2 drains the worker, and the next one lets it take jobs again. */
+function onToggle(worker: Worker): void {
+  let last: Promise<unknown> = Promise.resolve()
+  const toggle = async () => {
+    const isToDrain = !worker.isDrained
+    await (isToDrain ? worker.drain() : worker.resume())
+    const what = isToDrain ? 'drained, takes no more jobs (again to resume)' : 'resumed, takes jobs'
+    process.stderr.write(`longshore worker: SIGUSR2, ${what}\n`)
+  }
+  process.on('SIGUSR2', () => {
+    last = last.then(toggle).catch(error => {
+      process.stderr.write(`longshore worker: SIGUSR2, and it could not be done: ${messageOf(error)}\n`)
+    })
+  })
 }
 
 type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> }
@@ -53,7 +71,7 @@ async function loadHandlers(module: string): Promise<Handler[]> {
   })) as { default?: unknown; handlers?: unknown }
   const handlers = loaded.handlers ?? loaded.default
   const isHandler = (value: unknown): value is Handler =>
-    typeof value === 'object' && value !== null && 'task' in value && 'run' in value
+    typeof value === 'object' && value !== null && 'task' in value && ('run' in value || 'module' in value)
   if (Array.isArray(handlers) && handlers.length > 0 && handlers.every(isHandler)) return handlers
   throw new LongshoreError(
     'CONFIG_INVALID',

@@ -9,6 +9,8 @@ import { getHeapStatistics } from 'node:v8'
 /** How long what the system said holds; the heap is looked at each time. */
 const FRESH_MS = 200
 
+const YOUNG_BYTES = 48 * 1024 * 1024
+
 /** Returns a share from 0 to 1. */
 export function createMemoryGauge(root = '/'): () => number {
   const groups = controlGroups(root)
@@ -20,8 +22,7 @@ export function createMemoryGauge(root = '/'): () => number {
       readAt = now
       system = systemShare(root, groups)
     }
-    const heap = getHeapStatistics()
-    return Math.min(1, Math.max(system, heap.used_heap_size / heap.heap_size_limit))
+    return Math.min(1, Math.max(system, heapShare()))
   }
 }
 
@@ -36,6 +37,12 @@ export function systemShare(root: string, groups = controlGroups(root)): number 
     share = Math.max(share ?? 0, (used - files) / limit)
   }
   return share ?? machineShare(root)
+}
+
+/** What lives long must fit into what the limit leaves beside the young objects: `--max-old-space-size` is the limit of that. */
+function heapShare(): number {
+  const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics()
+  return used / (limit - Math.min(YOUNG_BYTES, limit / 4))
 }
 
 /** Without `/proc` nothing is known: what other systems call free leaves out most of what could be. */

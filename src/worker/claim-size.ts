@@ -40,9 +40,20 @@ export function pressureFactor(pressure: Pressure, limits: PressureLimits): numb
 export const isCritical = (pressure: Pressure, limits: PressureLimits): boolean =>
   pressure.memory > (1 + limits.memoryThreshold) / 2
 
+/**
+ * How many jobs the worker may hold at once, going by what the most that it has held did to its memory: as if all of the memory
+ * were theirs. So a burst of heavy jobs is met in steps that become smaller as the threshold comes nearer.
+ */
+export const holdable = (most: number, pressure: Pressure, limits: PressureLimits): number =>
+  Math.floor((most * limits.memoryThreshold) / Math.max(pressure.memory, 1e-6))
+
 export interface Room {
   /** Permits that nobody has and nobody has asked for. */
   readonly free: number
+  /** Jobs that are asked for in calls under way. */
+  readonly asked: number
+  /** Jobs that it may hold in addition to those that run and those asked for, see `holdable`. */
+  readonly more: number
   readonly batch: number
   readonly isSaturated: boolean
   readonly factor: number
@@ -56,7 +67,10 @@ export interface Room {
 export function claimSize(room: Room): number {
   if (room.free <= 0) return 0
   if (room.isSaturated && !room.isOverdue) return 0
-  const size = Math.max(1, Math.floor(Math.min(room.free, room.batch) * room.factor))
+  // One is always allowed, but not beside others that may still show what they need.
+  if (room.more < 1 && room.asked > 0) return 0
+  const most = Math.min(room.free, room.batch, Math.max(1, room.more))
+  const size = Math.max(1, Math.floor(most * room.factor))
   if (!room.isCritical) return size
   // For two that have ended one may come, so that what is inside grows less and less; and nobody starves.
   const replaced = Math.max(Math.floor(room.ended * UNDER_MEMORY), room.ended > 0 || room.isOverdue ? 1 : 0)

@@ -142,7 +142,10 @@ export function createWorker(options: WorkerOptions): Worker {
   const logger = given ?? createLogger('longshore', settings.logLevel)
   const postgres = options.postgres ?? settings.databaseUrl ?? ''
   const redis = options.redis ?? settings.redisUrl
-  const { threadMemoryMb } = settings
+  const { threadMemoryMb, maxThreads = availableParallelism() } = settings
+  // One that runs and one that follows for each thread: more would only be kept from other workers.
+  if (options.handlers.every(handler => handler.module))
+    settings.maxConcurrentTasks = Math.min(settings.maxConcurrentTasks, 2 * maxThreads)
   const logCounts = noLogCounts()
   const tasks = options.handlers.map(handler => handler.task)
   const facts: WorkerFacts = {
@@ -160,7 +163,7 @@ export function createWorker(options: WorkerOptions): Worker {
 
   const begin = async (): Promise<Lives> => {
     const threads = createThreadPool({
-      maxThreads: settings.maxThreads ?? availableParallelism(),
+      maxThreads,
       memoryMb: threadMemoryMb,
       abortGraceMs,
       idleMs: THREAD_IDLE_MS,

@@ -8,7 +8,7 @@ import { isDataError, isTransientError } from '../postgres/transient-error.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { pauseMs } from '../runtime/retry.ts'
-import { claimSize, isCritical, isSaturated, type Pressure, pressureFactor } from './claim-size.ts'
+import { claimSize, holdable, isCritical, isSaturated, type Pressure, pressureFactor } from './claim-size.ts'
 import type { Meter } from './meter.ts'
 
 export interface ExchangeLoop {
@@ -85,6 +85,7 @@ export function createExchangeLoop(options: {
   const holds = new Set<HoldReason>()
   let lookAgain: NodeJS.Timeout | undefined
   let busyLooks = 0 // in a row
+  let most = 0 // jobs that it has held at once, while memory was not short
   let isNearlyFull = false
   let isHeldBack = false // by few permits or short memory
   let ended = 0 // since the last claim
@@ -136,10 +137,14 @@ export function createExchangeLoop(options: {
     const pressure = options.pressure()
     const factor = pressureFactor(pressure, settings)
     const isShort = isCritical(pressure, settings)
+    if (pressure.memory > settings.memoryThreshold) most = Math.min(most, taken)
+    const mayHold = Math.max(settings.claimBatchSize, holdable(most, pressure, settings))
     const patience = isShort ? SHORT_OF_MEMORY_MS : FEW_FREE_MS
     const sinceClaim = performance.now() - claimedAt
     const limit = claimSize({
       free: max - taken - reserved,
+      asked: reserved,
+      more: mayHold - taken - reserved,
       batch: factor < 1 ? settings.claimBatchSize : batch,
       isSaturated: isNearlyFull,
       factor,
@@ -194,6 +199,7 @@ export function createExchangeLoop(options: {
     }
     if (claimed.length === 0) return
     taken += claimed.length
+    most = Math.max(most, taken)
     options.onClaimed(claimed)
   }
 

@@ -124,6 +124,35 @@ describe('longshore', () => {
     await producer.close()
   })
 
+  it('[W16] worker is drained by SIGUSR2, resumed by the next, and runs modules in threads', async () => {
+    const library = new URL('../../dist/index.js', import.meta.url).pathname
+    module('thread.mjs', 'export default job => -job.payload')
+    const tasks = module(
+      'threaded.mjs',
+      `import { defineTask } from '${library}'
+       export default [defineTask({ name: 'turn' }).handle({ isolate: 'thread', module: new URL('./thread.mjs', import.meta.url) })]`,
+    )
+    const worker = longshore(['worker', tasks])
+    await worker.says('running')
+    const producer = createProducer({ postgres: database.url })
+    const turn = defineTask<number>({ name: 'turn' })
+    expect(await producer.waitFor(await producer.enqueue(turn, 1))).toMatchObject({ result: -1 })
+    worker.child.kill('SIGUSR2')
+    await worker.says('SIGUSR2, drained')
+    const later = await producer.enqueue(turn, 2)
+    expect((await producer.explain(later.id))?.reasons).toMatchObject([{ kind: 'drained' }])
+    worker.child.kill('SIGUSR2')
+    await worker.says('SIGUSR2, resumed')
+    expect(await producer.waitFor(later)).toMatchObject({ result: -2 })
+    worker.child.kill('SIGUSR2')
+    await worker.says(
+      'again to resume)\nlongshore worker: SIGUSR2, resumed, takes jobs\nlongshore worker: SIGUSR2, drained',
+    )
+    worker.child.kill('SIGTERM')
+    expect((await worker.ended).code).toBe(0)
+    await producer.close()
+  })
+
   it('[C1] properties shows the declared keys and declares others, at most three', async () => {
     expect((await run(['properties'])).stdout).toBe('gpu\nmem\nregion\n')
     const fourth = await run(['properties', 'gpu', 'mem', 'region', 'zone'])

@@ -294,9 +294,22 @@ describe('the log of a job', () => {
   })
 
   it('[S8] is flushed by a stop', async () => {
-    const { producer, worker, ref, mayReturn } = await inside(ctx => ctx.log('begun'))
-    mayReturn.open()
+    const task = newTask()
+    const producer = deployment.producer()
+    const said = Array.from({ length: 9000 }, (_, n) => `${n}`)
+    const entered = gate()
+    const worker = await deployment.worker({
+      maxLogLines: said.length,
+      handlers: [
+        task.handle((_, ctx) => {
+          for (const line of said) ctx.log(line) // more than a few sends
+          entered.open()
+        }),
+      ],
+    })
+    const ref = await producer.enqueue(task, 1)
+    await entered.opened
     await worker.stop()
-    expect(messages(await producer.getLogs(ref))).toEqual(['begun'])
+    expect(messages(await producer.getLogs(ref, { limit: 10_000 }))).toEqual(said)
   })
 })

@@ -150,6 +150,26 @@ describe('a handler in a thread', () => {
     expect(new Set(ended.map(resultOf)).size).toBe(2)
   })
 
+  it('[W3] claims no more than two for each thread when all handlers are in threads', async () => {
+    const task = inThread()
+    const producer = deployment.producer({ tasks: [task] })
+    await deployment.worker({ maxThreads: 1, handlers: [task.handle({ isolate: 'thread', module })] })
+    const files = Array.from({ length: 5 }, () => ({ inside: newFile(), end: newFile() }))
+    const refs = await producer.enqueueMany(
+      task,
+      files.map(file => ({ work: 'spin', ...file })),
+    )
+    let most = 0
+    for (const [at, { inside, end }] of files.entries()) {
+      await made(inside)
+      const jobs = await Promise.all(refs.slice(at).map(({ id }) => producer.get(id)))
+      most = Math.max(most, jobs.filter(job => job?.state === 'running').length)
+      writeFileSync(end, '')
+    }
+    await Promise.all(refs.map(ref => producer.waitFor(ref)))
+    expect(most).toBe(2)
+  })
+
   it('shares its thread with the jobs that come after, one at a time, and at most maxThreads run', async () => {
     const { run, enqueue, producer } = await begin()
     const end = newFile()

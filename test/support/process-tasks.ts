@@ -8,6 +8,8 @@ export const wait = defineTask<number>({ name: 'wait', concurrency: 4 })
 /** Logs a line, tells how far it is, and returns when its process is told to. */
 export const talk = defineTask<number>({ name: 'talk' })
 /** Takes a moment. */
+/** Holds so many numbers for so long. */
+export const heavy = defineTask<{ numbers: number; ms: number }>({ name: 'heavy' })
 export const nap = defineTask<number>({ name: 'nap' })
 /** Takes a moment, fails its first attempt now and then. Limited in both ways. */
 export const tenant = defineTask<number>({

@@ -1,9 +1,18 @@
 import { describe, expect, it } from 'vitest'
-import { claimSize, isCritical, isSaturated, pressureFactor, type Room } from '../../src/worker/claim-size.ts'
+import {
+  claimSize,
+  holdable,
+  isCritical,
+  isSaturated,
+  pressureFactor,
+  type Room,
+} from '../../src/worker/claim-size.ts'
 
 const limits = { memoryThreshold: 0.8, latencyThresholdMs: 1000 }
 const calm: Room = {
   free: 1000,
+  asked: 0,
+  more: 1000,
   batch: 50,
   isSaturated: false,
   factor: 1,
@@ -35,6 +44,19 @@ describe('the factors of pressure', () => {
     [0.99, 1, false],
   ])('memory %d is critical over a threshold of %d: %s', (memory, memoryThreshold, critical) => {
     expect(isCritical({ memory, p99Ms: 0 }, { ...limits, memoryThreshold })).toBe(critical)
+  })
+})
+
+describe('what memory may bear', () => {
+  it.each([
+    [50, 0.1, 400],
+    [50, 0.4, 100],
+    [100, 0.79, 101],
+    [100, 0.8, 100],
+    [100, 1, 80],
+    [0, 0.5, 0],
+  ])('[W13] having held %d with memory at %d, it may hold %d', (most, memory, more) => {
+    expect(holdable(most, { memory, p99Ms: 0 }, limits)).toBe(more)
   })
 })
 
@@ -77,6 +99,10 @@ describe('the size of a claim', () => {
     ['[W10] is 35 % under both', { factor: 0.35 }, 17],
     ['[W6] is never below one by pressure alone', { free: 1, factor: 0.35 }, 1],
     ['[W6] is never below one by a small batch', { batch: 1, factor: 0.35 }, 1],
+    ['[W13] is no more than memory may bear', { more: 20 }, 20],
+    ['[W13] is one when memory may bear none', { more: -7 }, 1],
+    ['[W13] waits for what has been asked for before', { more: 0, asked: 50 }, 0],
+    ['[W13] may go beside what has been asked for', { more: 5, asked: 50 }, 5],
     ['[W9] is half of what has ended when memory is short', { factor: 0.5, isCritical: true, ended: 20 }, 10],
     ['[W9] is no more than the factor says even then', { factor: 0.5, isCritical: true, ended: 500 }, 25],
     ['[W9] is one for one that has ended', { factor: 0.5, isCritical: true, ended: 1 }, 1],
