@@ -10,6 +10,7 @@ import { openPool, type Pool } from '../postgres/connect.ts'
 import { openListener } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { probePostgres } from '../postgres/probe.ts'
+import { type Overview, readOverview } from '../postgres/read-overview.ts'
 import { readDeployment, setDispatch } from '../postgres/relay-reads.ts'
 import { channelName } from '../postgres/schema-name.ts'
 import { checkRedis, openRedis, type RedisStore } from '../redis/open-redis.ts'
@@ -62,6 +63,9 @@ const STANDING_BY: Omit<RelayMetrics, 'stuckGroups'> = {
   queues: [],
 }
 
+/** Those of tasks among them are told to Prometheus. */
+const MOST_LIMITS = 200
+
 const KNOWN = Object.keys({
   postgres: true,
   redis: true,
@@ -91,6 +95,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
   let stuckGroups = 0
   let isLeading = false
   let probes: { postgres: Probe; redis: Probe | undefined } | undefined
+  let look: (() => Promise<Overview>) | undefined
 
   const begin = async () => {
     const pool = openPool(postgres, redis ? 4 : 1, error =>
@@ -135,8 +140,10 @@ export function createRelay(options: RelayOptions = {}): Relay {
         postgres: createProbe(() => probePostgres(pool, schema)),
         redis: index && createProbe(() => index.probe()),
       }
+      look = () => readOverview(pool, schema, { limits: MOST_LIMITS })
       return async () => {
         probes = undefined
+        look = undefined
         await terms?.end()
         await running.stop()
         isLeading = false
@@ -227,9 +234,12 @@ export function createRelay(options: RelayOptions = {}): Relay {
     },
     metrics: readMetrics,
     async prometheus() {
-      // What reads in Prometheus takes 60 ms to load.
+      // Loading it takes 60 ms to load.
       prometheus ??= import('./relay-metrics.ts').then(({ createRelayMetrics }) =>
-        createRelayMetrics(settings.metricsPrefix, readMetrics),
+        createRelayMetrics(settings.metricsPrefix, readMetrics, async () => {
+          if (!look) throw new Error('the relay does not run')
+          return look()
+        }),
       )
       return (await prometheus).render()
     },

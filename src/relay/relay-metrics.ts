@@ -1,15 +1,23 @@
 /** Owns how a relay's figures read in Prometheus. */
+import type { Overview } from '../postgres/read-overview.ts'
 import { createMetrics, type Metrics } from '../runtime/prometheus.ts'
+import { addDeploymentMetrics } from './deployment-metrics.ts'
 import type { RelayMetrics } from './relay-loop.ts'
 
-export function createRelayMetrics(prefix: string, read: () => RelayMetrics): Metrics {
-  const metrics = createMetrics(`${prefix}relay_`)
-  const { gauge } = metrics
+/** With those of the deployment, which any relay can tell. */
+export function createRelayMetrics(
+  prefix: string,
+  read: () => RelayMetrics,
+  readDeployment: () => Promise<Overview>,
+): Metrics {
+  const metrics = createMetrics(prefix)
+  const gauge: Metrics['gauge'] = (name, help, of) => metrics.gauge(`relay_${name}`, help, of)
+  const counter: Metrics['counter'] = (name, help, of) => metrics.counter(`relay_${name}`, help, of)
   gauge('is_leader', 'Whether this relay leads (1) or stands by (0)', () => Number(read().isLeader))
   gauge('lag_seconds', 'Age of the oldest outbox row when it was last read', () => read().lagMs / 1000)
-  metrics.counter('applied_total', 'Outbox rows applied since this term began', () => read().applied)
+  counter('applied_total', 'Outbox rows applied since this term began', () => read().applied)
   gauge('applied_per_second', 'Outbox rows applied per second', () => read().appliedPerSecond)
-  metrics.counter('lost_bells_total', 'Workers woken again because a bell got lost', () => read().bells)
+  counter('lost_bells_total', 'Workers woken again because a bell got lost', () => read().bells)
   gauge('stuck_groups', 'Groups that do not move although they could', () => read().stuckGroups)
 
   const byQueue = (name: string, help: string, of: (queue: RelayMetrics['queues'][number]) => number) =>
@@ -23,5 +31,6 @@ export function createRelayMetrics(prefix: string, read: () => RelayMetrics): Me
   byQueue('jobs', 'Ready jobs in Redis', queue => queue.queued)
   byQueue('taken', 'Jobs taken in Redis and not claimed yet', queue => queue.taken)
   byQueue('lanes_to_read', 'Lanes that wait to be read from Postgres', queue => queue.lanesToRead)
+  addDeploymentMetrics(metrics, readDeployment)
   return metrics
 }

@@ -300,7 +300,7 @@ export function createWorker(options: WorkerOptions): Worker {
     },
     logCounts,
     async prometheus() {
-      // What reads in Prometheus takes 60 ms to load.
+      // Loading it takes 60 ms.
       metrics ??= import('./worker-metrics.ts').then(({ createWorkerMetrics }) =>
         createWorkerMetrics(settings.metricsPrefix, {
           meter,

@@ -70,7 +70,7 @@ export interface Vitals {
   readonly isAlive: boolean
   /** Handlers that have not returned. */
   readonly inFlight: number
-  /** The longest that the event loop was late in the last second or so. */
+  /** The longest that the event loop was late in the last 15 to 30 seconds. */
   readonly lagMs: number
   /** How long ago Postgres last heard that it lives. */
   readonly sinceBeatMs: number
@@ -247,7 +247,6 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   wakeUp.rest(isDrained)
 
   const lag = createLagGauge()
-  let lagMs = 0
   const heartbeat = startHeartbeat({
     postgres: given.postgres,
     schema,
@@ -257,17 +256,14 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onDead: die,
     onCancelled: cancels.look,
     onDrained: drains.look,
-    figures: () => {
-      lagMs = lag.read()
-      return {
-        available: Math.max(0, given.settings.maxConcurrentTasks - runs.inside),
-        max: given.settings.maxConcurrentTasks,
-        memory: given.memory(),
-        lagMs,
-        completed: given.meter.completed,
-        failed: given.meter.failed,
-      }
-    },
+    figures: () => ({
+      available: Math.max(0, given.settings.maxConcurrentTasks - runs.inside),
+      max: given.settings.maxConcurrentTasks,
+      memory: given.memory(),
+      lagMs: lag.read(),
+      completed: given.meter.completed,
+      failed: given.meter.failed,
+    }),
     onError: error => logger.warn({ err: error }, 'the heartbeat missed a beat; trying again'),
   })
   const unregister = () => {
@@ -396,7 +392,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     vitals: () => ({
       isAlive: !isEnding,
       inFlight: runs.inside,
-      lagMs,
+      lagMs: lag.peak(),
       sinceBeatMs: heartbeat.sinceBeatMs(),
     }),
     async probeRedis() {

@@ -56,7 +56,7 @@ export function createWorkerMetrics(prefix: string, of: WorkerFigures): Metrics 
   gauge('memory_usage_ratio', 'The share that the process uses of its memory', of.memory)
   gauge(
     'event_loop_lag_seconds',
-    'The longest that the event loop was late in the last second or so',
+    'The longest that the event loop was late in the last 15 to 30 s',
     () => (of.vitals()?.lagMs ?? 0) / 1000,
   )
   gauge('pressure_factor', 'What claims are multiplied with under pressure; 1: none', () =>
