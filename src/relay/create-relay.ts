@@ -98,7 +98,8 @@ export function createRelay(options: RelayOptions = {}): Relay {
   let look: (() => Promise<Overview>) | undefined
 
   const begin = async () => {
-    const pool = openPool(postgres, redis ? 4 : 1, error =>
+    // One of them for those who ask how it fares: they must not wait behind its duties.
+    const pool = openPool(postgres, redis ? 5 : 2, error =>
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
     )
     let store: RedisStore | undefined
