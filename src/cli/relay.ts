@@ -1,11 +1,10 @@
 /** `longshore relay`: run the sidecar. */
 import type { Command } from 'commander'
 import { createRelay, type Relay } from '../relay/create-relay.ts'
-import { createRelayRegistry } from '../relay/relay-metrics.ts'
 import { createLogger } from '../runtime/logger.ts'
-import { type MetricsServer, serveMetrics } from '../runtime/metrics-server.ts'
 import { addSettings, withSettings } from './settings.ts'
-import { untilSignal } from './until-signal.ts'
+import { type LongRun, untilSignal } from './until-signal.ts'
+import { withMetrics } from './with-metrics.ts'
 
 export function addRelayCommand(program: Command): void {
   const command = program
@@ -22,31 +21,20 @@ export function addRelayCommand(program: Command): void {
         ...(redisUrl ? { redis: redisUrl } : {}),
         logger: createLogger('longshore relay', logLevel),
       })
-      let server: MetricsServer | undefined
       let progress: NodeJS.Timeout | undefined
-      await untilSignal({
+      const run: LongRun = {
         name: 'longshore relay',
         async start() {
-          // First: a port that is taken must not leave a relay behind that leads.
-          if (metricsPort !== undefined) {
-            const registry = createRelayRegistry(() => relay.metrics())
-            server = await serveMetrics({ ...registry, port: metricsPort, host: metricsHost })
-          }
-          try {
-            await relay.start()
-          } catch (error) {
-            await server?.close()
-            throw error
-          }
+          await relay.start()
           progress = process.stderr.isTTY ? showRebuild(relay) : undefined
-          return `longshore relay: running${server ? `, metrics at ${server.url}` : ''}`
+          return 'longshore relay: running'
         },
         async stop() {
           clearInterval(progress)
-          await server?.close()
           await relay.stop()
         },
-      })
+      }
+      await untilSignal(withMetrics(relay, { metricsPort, metricsHost }, run))
     }),
   )
 }

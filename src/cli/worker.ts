@@ -9,7 +9,8 @@ import type { Handler } from '../job/task.ts'
 import { createLogger } from '../runtime/logger.ts'
 import { createWorker, type Worker } from '../worker/create-worker.ts'
 import { addSettings, withSettings } from './settings.ts'
-import { untilSignal } from './until-signal.ts'
+import { type LongRun, untilSignal } from './until-signal.ts'
+import { withMetrics } from './with-metrics.ts'
 
 export function addWorkerCommand(program: Command): void {
   const command = program
@@ -18,7 +19,7 @@ export function addWorkerCommand(program: Command): void {
     .description('run a worker process with the handlers of a module')
   addSettings(command, 'worker').action((module: string, flags: Record<string, unknown>) =>
     withSettings('worker', flags, async settings => {
-      const { databaseUrl, redisUrl, logLevel, stopDeadline, ...others } = settings
+      const { databaseUrl, redisUrl, logLevel, stopDeadline, metricsPort, metricsHost, ...others } = settings
       const worker = createWorker({
         ...withoutUndefined(others),
         postgres: databaseUrl,
@@ -27,12 +28,13 @@ export function addWorkerCommand(program: Command): void {
         handlers: await loadHandlers(module),
       })
       onToggle(worker)
-      await untilSignal({
+      const run: LongRun = {
         name: 'longshore worker',
         start: async () => `longshore worker ${(await worker.start()).id}: running`,
         stop: () => worker.stop({ deadline: stopDeadline }),
         grace: `running jobs get ${shownDuration(stopDeadline)}`,
-      })
+      }
+      await untilSignal(withMetrics(worker, { metricsPort, metricsHost }, run))
     }),
   )
 }

@@ -31,14 +31,15 @@ async function beatOn({
   callMs,
   tickMs,
   stallMs,
-  ticks,
+  times,
   figures,
 }) {
   const tell = message => parentPort.postMessage(message)
   const password = asksPassword ? passwordFrom(tell, callMs / 2) : () => config.password
-  const lastTick = new BigInt64Array(ticks)
+  const [TICK, BEAT] = [0, 1]
+  const last = new BigInt64Array(times)
   const told = new Float64Array(figures)
-  const sinceTick = () => Number((process.hrtime.bigint() - Atomics.load(lastTick, 0)) / 1_000_000n)
+  const sinceTick = () => Number((process.hrtime.bigint() - Atomics.load(last, TICK)) / 1_000_000n)
   let isDrained = false
   let client
   let underWay = Promise.resolve()
@@ -92,6 +93,7 @@ async function beatOn({
         close()
         return beatMs
       }
+      Atomics.store(last, BEAT, process.hrtime.bigint())
       if (!hasBegun) tell({ event: 'begun' })
       hasBegun = true
       if (rows[0].has_cancelled) tell({ event: 'cancelled' })

@@ -15,6 +15,8 @@ import { inSchema } from './schema-name.ts'
 export interface Heartbeat {
   /** Resolves when the first beat has been answered; rejects when none is within ten seconds. */
   readonly begun: Promise<void>
+  /** How long ago the last beat was answered; since it was started, when none was. */
+  sinceBeatMs(): number
   /** Resolves when the thread is gone. Nothing is told any more from now on. */
   stop(): Promise<void>
 }
@@ -65,12 +67,14 @@ const PAUSES = { firstMs: 50, maxMs: 2000 }
 
 export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   const data = heartbeatData(options)
-  const lastTick = new BigInt64Array(data.ticks)
+  const [TICK, BEAT] = [0, 1]
+  const times = new BigInt64Array(data.times)
+  Atomics.store(times, BEAT, process.hrtime.bigint())
   // One clock for both threads: it counts from the start of the machine.
   const tick = () => {
     const { available, max, memory, lagMs, completed, failed } = options.figures()
     new Float64Array(data.figures).set([available, max, memory, lagMs, completed, failed])
-    Atomics.store(lastTick, 0, process.hrtime.bigint())
+    Atomics.store(times, TICK, process.hrtime.bigint())
   }
   tick()
   const ticking = setInterval(tick, data.tickMs).unref()
@@ -163,6 +167,7 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   let stopped: Promise<void> | undefined
   return {
     begun: begun.promise,
+    sinceBeatMs: () => Number((process.hrtime.bigint() - Atomics.load(times, BEAT)) / 1_000_000n),
     stop() {
       stopped ??= stop()
       return stopped
@@ -214,7 +219,8 @@ function heartbeatData(options: HeartbeatOptions) {
     callMs: Math.max(LEAST_CALL_MS, options.leaseMs / 3),
     tickMs: Math.min(LONGEST_TICK_MS, options.stallMs / 4),
     stallMs: options.stallMs,
-    ticks: new SharedArrayBuffer(8),
+    /** Of the main thread's last tick, and of the last beat that was answered. */
+    times: new SharedArrayBuffer(2 * 8),
     figures: new SharedArrayBuffer(6 * 8),
   }
 }

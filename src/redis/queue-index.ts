@@ -105,6 +105,8 @@ export interface QueueIndex {
     from: Place,
     most: number,
   ): Promise<{ code: 'OK' | 'LOST' | 'UNKNOWN'; jobs: { id: JobId; score: string }[]; bound: Place | null }>
+  /** Rejects when steps cannot be run. */
+  probe(): Promise<void>
   /** Whether something is left. */
   dropGeneration(generation: string, most: number): Promise<boolean>
 }
@@ -240,6 +242,9 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
     async setMode(step, { width, strategy }) {
       const [code] = await run('set_mode', { ...stepArgs(step), width, strategy })
       return code as StepCode
+    },
+    async probe() {
+      await run('probe', {})
     },
     async lanePage(generation, lane, from, most) {
       const [code, ids, scores, boundScore, boundId] = await run('lane_page', {

@@ -9,14 +9,20 @@ import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
 import { openListener } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
+import { probePostgres } from '../postgres/probe.ts'
+import { type Overview, readOverview } from '../postgres/read-overview.ts'
 import { readDeployment, setDispatch } from '../postgres/relay-reads.ts'
 import { channelName } from '../postgres/schema-name.ts'
 import { checkRedis, openRedis, type RedisStore } from '../redis/open-redis.ts'
+import { queueIndex } from '../redis/queue-index.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readOptions, type ScheduleSettings, toSpread } from '../runtime/config.ts'
+import { createProbe, type Probe } from '../runtime/health.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { checkAll } from '../runtime/problems.ts'
+import type { Exposition, Metrics } from '../runtime/prometheus.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
+import { notReady, type RelayHealth, readHealth } from './relay-health.ts'
 import { type RelayLoop, type RelayMetrics, startRelayLoop } from './relay-loop.ts'
 
 /** What is not given comes from the environment, as the table of settings in the guide says. */
@@ -31,6 +37,8 @@ export interface RelayOptions extends Partial<ScheduleSettings> {
   queueDepth?: number
   /** Ready jobs of one lane that Redis holds; what is beyond stays in Postgres until there is room. Default 4000. */
   laneWindow?: number
+  /** In front of the names of its metrics. Default `'longshore_'`. */
+  metricsPrefix?: string
   logger?: Logger
 }
 
@@ -40,6 +48,10 @@ export interface Relay {
   stop(): Promise<void>
   /** What it does at this moment; zeros while it stands by. */
   metrics(): RelayMetrics
+  /** Its metrics and those of the deployment for Prometheus, as `longshore relay --metrics-port` serves them at `/metrics`. */
+  prometheus(): Promise<Exposition>
+  /** Whether it can do its work, as served at `/readyz`: asks the stores, each for at most two seconds. */
+  health(): Promise<RelayHealth>
 }
 
 const STANDING_BY: Omit<RelayMetrics, 'stuckGroups'> = {
@@ -51,6 +63,9 @@ const STANDING_BY: Omit<RelayMetrics, 'stuckGroups'> = {
   queues: [],
 }
 
+/** Those of tasks among them are told to Prometheus. */
+const MOST_LIMITS = 200
+
 const KNOWN = Object.keys({
   postgres: true,
   redis: true,
@@ -60,6 +75,7 @@ const KNOWN = Object.keys({
   fanoutWidth: true,
   queueDepth: true,
   laneWindow: true,
+  metricsPrefix: true,
   logger: true,
 } satisfies Record<keyof RelayOptions, true>)
 
@@ -77,9 +93,13 @@ export function createRelay(options: RelayOptions = {}): Relay {
   const sizes = { depth: settings.queueDepth, window: settings.laneWindow }
   let loop: RelayLoop | undefined
   let stuckGroups = 0
+  let isLeading = false
+  let probes: { postgres: Probe; redis: Probe | undefined } | undefined
+  let look: (() => Promise<Overview>) | undefined
 
   const begin = async () => {
-    const pool = openPool(postgres, redis ? 4 : 1, error =>
+    // One of them for those who ask how it fares: they must not wait behind its duties.
+    const pool = openPool(postgres, redis ? 5 : 2, error =>
       logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
     )
     let store: RedisStore | undefined
@@ -106,16 +126,28 @@ export function createRelay(options: RelayOptions = {}): Relay {
         schema,
         holder,
         rank: store ? 'relay with Redis' : 'relay',
-        ...(terms ? { onTerm: terms.onTerm } : {}),
+        onTerm: epoch => {
+          isLeading = epoch !== null
+          terms?.onTerm(epoch)
+        },
         onStuck: groups => {
           stuckGroups = groups
         },
         logger,
       })
       const running = upkeep
+      const index = store && queueIndex(store, deployment, 'default')
+      probes = {
+        postgres: createProbe(() => probePostgres(pool, schema)),
+        redis: index && createProbe(() => index.probe()),
+      }
+      look = () => readOverview(pool, schema, { limits: MOST_LIMITS })
       return async () => {
+        probes = undefined
+        look = undefined
         await terms?.end()
         await running.stop()
+        isLeading = false
         await listener.close()
         await pool.end()
         store?.close()
@@ -179,6 +211,13 @@ export function createRelay(options: RelayOptions = {}): Relay {
   }
 
   let life: Promise<() => Promise<void>> | undefined
+  let isStopping = false
+  let prometheus: Promise<Metrics> | undefined
+  const readMetrics = (): RelayMetrics => {
+    // Whoever has no Redis to keep in step leads by the upkeep alone.
+    const standing = { ...STANDING_BY, isLeader: isLeading && !redis }
+    return { ...(loop?.metrics() ?? standing), stuckGroups }
+  }
   return {
     async start() {
       life ??= begin().catch(error => {
@@ -190,9 +229,25 @@ export function createRelay(options: RelayOptions = {}): Relay {
     async stop() {
       const end = await life?.catch(() => undefined) // a start that failed has nothing to stop
       life = undefined
+      isStopping = true
       await end?.()
+      isStopping = false
     },
-    metrics: () => ({ ...(loop?.metrics() ?? STANDING_BY), stuckGroups }),
+    metrics: readMetrics,
+    async prometheus() {
+      // Loading it takes 60 ms to load.
+      prometheus ??= import('./relay-metrics.ts').then(({ createRelayMetrics }) =>
+        createRelayMetrics(settings.metricsPrefix, readMetrics, async () => {
+          if (!look) throw new Error('the relay does not run')
+          return look()
+        }),
+      )
+      return (await prometheus).render()
+    },
+    async health() {
+      if (isStopping) return notReady('stopping')
+      return probes ? readHealth(() => isLeading, probes) : notReady(life ? 'starting' : 'not started')
+    },
   }
 }
 

@@ -1,47 +1,36 @@
 /** Owns how a relay's figures read in Prometheus. */
-import { Gauge, Registry } from 'prom-client'
+import type { Overview } from '../postgres/read-overview.ts'
+import { createMetrics, type Metrics } from '../runtime/prometheus.ts'
+import { addDeploymentMetrics } from './deployment-metrics.ts'
 import type { RelayMetrics } from './relay-loop.ts'
 
-export interface RelayRegistry {
-  readonly contentType: string
-  render(): Promise<string>
-}
-
-export function createRelayRegistry(read: () => RelayMetrics): RelayRegistry {
-  const registry = new Registry()
-  const gauge = (name: string, help: string, of: (metrics: RelayMetrics) => number) =>
-    new Gauge({
-      name: `longshore_relay_${name}`,
-      help,
-      registers: [registry],
-      collect() {
-        this.set(of(read()))
-      },
-    })
-  gauge('is_leader', 'Whether this relay leads (1) or stands by (0)', ({ isLeader }) => Number(isLeader))
-  gauge('lag_seconds', 'Age of the oldest outbox row when it was last read', ({ lagMs }) => lagMs / 1000)
-  gauge('applied_total', 'Outbox rows applied since this term began', ({ applied }) => applied)
-  gauge('applied_per_second', 'Outbox rows applied per second', ({ appliedPerSecond }) => appliedPerSecond)
-  gauge('lost_bells_total', 'Workers woken again because a bell got lost', ({ bells }) => bells)
-
-  gauge('stuck_groups', 'Groups that do not move although they could', ({ stuckGroups }) => stuckGroups)
+/** With those of the deployment, which any relay can tell. */
+export function createRelayMetrics(
+  prefix: string,
+  read: () => RelayMetrics,
+  readDeployment: () => Promise<Overview>,
+): Metrics {
+  const metrics = createMetrics(prefix)
+  const gauge: Metrics['gauge'] = (name, help, of) => metrics.gauge(`relay_${name}`, help, of)
+  const counter: Metrics['counter'] = (name, help, of) => metrics.counter(`relay_${name}`, help, of)
+  gauge('is_leader', 'Whether this relay leads (1) or stands by (0)', () => Number(read().isLeader))
+  gauge('lag_seconds', 'Age of the oldest outbox row when it was last read', () => read().lagMs / 1000)
+  counter('applied_total', 'Outbox rows applied since this term began', () => read().applied)
+  gauge('applied_per_second', 'Outbox rows applied per second', () => read().appliedPerSecond)
+  counter('lost_bells_total', 'Workers woken again because a bell got lost', () => read().bells)
+  gauge('stuck_groups', 'Groups that do not move although they could', () => read().stuckGroups)
 
   const byQueue = (name: string, help: string, of: (queue: RelayMetrics['queues'][number]) => number) =>
-    new Gauge({
-      name: `longshore_relay_queue_${name}`,
-      help,
-      labelNames: ['queue', 'generation'],
-      registers: [registry],
-      collect() {
-        this.reset()
-        for (const queue of read().queues) {
-          this.set({ queue: queue.name, generation: queue.generation }, of(queue))
-        }
-      },
-    })
+    gauge(`queue_${name}`, help, () =>
+      read().queues.map(queue => ({
+        labels: { queue: queue.name, generation: queue.generation },
+        value: of(queue),
+      })),
+    )
   byQueue('is_live', 'Whether workers take from Redis', queue => Number(queue.isLive))
   byQueue('jobs', 'Ready jobs in Redis', queue => queue.queued)
   byQueue('taken', 'Jobs taken in Redis and not claimed yet', queue => queue.taken)
   byQueue('lanes_to_read', 'Lanes that wait to be read from Postgres', queue => queue.lanesToRead)
-  return { contentType: registry.contentType, render: () => registry.metrics() }
+  addDeploymentMetrics(metrics, readDeployment)
+  return metrics
 }

@@ -53,6 +53,8 @@ export const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,40}$/
 export const SCHEMA_RULE = 'is not a valid name: use at most 41 of a-z, 0-9 and _, not starting with a digit'
 
 const MOST_LABELS = 1000
+const METRICS_PREFIX = /^([a-zA-Z_][a-zA-Z0-9_]{0,99})?$/
+const METRICS_PREFIX_RULE = 'must be at most 100 of a-z, A-Z, 0-9 and _, not starting with a digit'
 
 /** What every command needs to know. */
 const shared = {
@@ -73,6 +75,23 @@ const shared = {
   logLevel: setting(oneOf(LOG_LEVELS, '<level>'), 'warn', {
     env: 'LONGSHORE_LOG_LEVEL',
     about: `what is logged: ${LOG_LEVELS.join(', ')}`,
+  }),
+}
+
+/** What every process has that runs on. */
+const metrics = {
+  metricsPort: optional(whole(0, 65_535), {
+    env: 'LONGSHORE_METRICS_PORT',
+    about: 'serve /metrics for Prometheus, /healthz and /readyz on this port; 0: any port',
+    unset: 'not served',
+  }),
+  metricsHost: setting(label(255), '127.0.0.1', {
+    env: 'LONGSHORE_METRICS_HOST',
+    about: 'the address to serve them on',
+  }),
+  metricsPrefix: setting(text(METRICS_PREFIX, '<text>', METRICS_PREFIX_RULE), 'longshore_', {
+    env: 'LONGSHORE_METRICS_PREFIX',
+    about: 'in front of the name of every metric',
   }),
 }
 
@@ -159,6 +178,7 @@ const worker = {
     env: 'LONGSHORE_STOP_DEADLINE',
     about: 'how long running jobs may go on after SIGTERM or SIGINT before their signals fire',
   }),
+  ...metrics,
 }
 
 const relay = {
@@ -182,15 +202,7 @@ const relay = {
     env: 'LONGSHORE_LANE_WINDOW',
     about: 'ready jobs of one lane that Redis holds',
   }),
-  metricsPort: optional(whole(0, 65_535), {
-    env: 'LONGSHORE_METRICS_PORT',
-    about: 'serve Prometheus metrics at http://<host>:<port>/metrics; 0: any port',
-    unset: 'not served',
-  }),
-  metricsHost: setting(label(255), '127.0.0.1', {
-    env: 'LONGSHORE_METRICS_HOST',
-    about: 'the address to serve metrics on',
-  }),
+  ...metrics,
 }
 
 /** By section, as in a config file: those of `shared` stand at the top there. */

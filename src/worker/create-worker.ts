@@ -13,6 +13,7 @@ import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
 import { portableConfig } from '../postgres/heartbeat.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
+import { probePostgres } from '../postgres/probe.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
 import type { WorkerFacts } from '../postgres/register-worker.ts'
 import { readDeployment } from '../postgres/relay-reads.ts'
@@ -20,15 +21,18 @@ import { isTransientError } from '../postgres/transient-error.ts'
 import { writeLogs } from '../postgres/write-logs.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readOptions, type WorkerSettings } from '../runtime/config.ts'
+import { createProbe } from '../runtime/health.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { createMemoryGauge } from '../runtime/memory.ts'
 import { checkAll } from '../runtime/problems.ts'
+import type { Exposition, Metrics } from '../runtime/prometheus.ts'
 import { withRetry } from '../runtime/retry.ts'
 import { loadTracing } from '../runtime/tracing.ts'
 import { createJobLogs, noLogCounts } from './job-logs.ts'
 import { Meter } from './meter.ts'
 import { beginLives, type Lives } from './succession.ts'
-import { createThreadPool } from './thread-pool.ts'
+import { createThreadPool, type ThreadPool } from './thread-pool.ts'
+import { notReady, readHealth, type StoreProbes, type WorkerHealth } from './worker-health.ts'
 import { beginLife } from './worker-life.ts'
 
 /** What is not given comes from the environment, as the table of settings in the guide says. */
@@ -67,6 +71,8 @@ export interface WorkerOptions extends Partial<WorkerSettings> {
   maxResultBytes?: number
   /** Lines that one run may log, 1 to 100,000. What is beyond is dropped, and the last line tells how many. Default 1000. */
   maxLogLines?: number
+  /** In front of the names of its metrics. Default `'longshore_'`. */
+  metricsPrefix?: string
   logger?: Logger
 }
 
@@ -97,6 +103,10 @@ export interface Worker {
   readonly path: 'redis' | 'direct'
   /** What became of the lines that its handlers have logged. */
   readonly logCounts: LogCounts
+  /** Its metrics for Prometheus, as `longshore worker --metrics-port` serves them at `/metrics`. */
+  prometheus(): Promise<Exposition>
+  /** Whether it can do its work, as served at `/readyz`: asks the stores, each for at most two seconds. */
+  health(): Promise<WorkerHealth>
 }
 
 /** Two exchanges under way, and one for what comes between. */
@@ -126,6 +136,7 @@ const KNOWN = Object.keys({
   stall: true,
   maxResultBytes: true,
   maxLogLines: true,
+  metricsPrefix: true,
   logger: true,
 } satisfies Record<keyof WorkerOptions, true>)
 
@@ -160,9 +171,11 @@ export function createWorker(options: WorkerOptions): Worker {
 
   const meter = new Meter()
   const memory = createMemoryGauge()
+  let threads: ThreadPool | undefined
+  let probes: StoreProbes | undefined
 
   const begin = async (): Promise<Lives> => {
-    const threads = createThreadPool({
+    const pooled = createThreadPool({
       maxThreads,
       memoryMb: threadMemoryMb,
       abortGraceMs,
@@ -178,14 +191,19 @@ export function createWorker(options: WorkerOptions): Worker {
       counts: logCounts,
       logger,
     })
+    threads = pooled
+    probes = {
+      postgres: createProbe(() => probePostgres(pool, schema)),
+      redis: redis ? createProbe(async () => lives?.probeRedis()) : undefined,
+    }
     const close = async () => {
-      await threads.close()
+      await pooled.close()
       await logs.close()
       await pool.end()
     }
     try {
       await loadTracing()
-      await threads.check(isolated(options.handlers))
+      await pooled.check(isolated(options.handlers))
       await withRetry(() => checkDatabase(pool, schema), { ...PAUSES, isTransient: isTransientError })
       const deployment = await withRetry(() => readDeployment(pool, schema), {
         ...PAUSES,
@@ -203,7 +221,7 @@ export function createWorker(options: WorkerOptions): Worker {
               facts,
               settings,
               handlers,
-              threads,
+              threads: pooled,
               abortGraceMs,
               maxResultBytes,
               stallMs,
@@ -225,6 +243,8 @@ export function createWorker(options: WorkerOptions): Worker {
 
   let life: Promise<Lives> | undefined
   let lives: Lives | undefined
+  let isStopping = false
+  let metrics: Promise<Metrics> | undefined
   let lastChange: Promise<unknown> = Promise.resolve()
 
   /** One after another, so that the last call wins. */
@@ -265,8 +285,12 @@ export function createWorker(options: WorkerOptions): Worker {
       const deadlineMs = toTimerMs(stop.deadline ?? '30s', 'deadline')
       const stopped = life
       const begun = await stopped?.catch(() => undefined) // a start that failed has nothing to stop
+      isStopping = begun !== undefined
       await begun?.end(deadlineMs)
-      if (life === stopped) life = undefined
+      isStopping = false
+      if (life !== stopped) return
+      life = undefined
+      lives = undefined
     },
     get path() {
       return lives?.path ?? 'direct'
@@ -277,6 +301,30 @@ export function createWorker(options: WorkerOptions): Worker {
       return lives?.isDrained ?? false
     },
     logCounts,
+    async prometheus() {
+      // Loading it takes 60 ms.
+      metrics ??= import('./worker-metrics.ts').then(({ createWorkerMetrics }) =>
+        createWorkerMetrics(settings.metricsPrefix, {
+          meter,
+          tasks: facts.tasks,
+          limits: settings,
+          maxTasks: settings.maxConcurrentTasks,
+          maxThreads,
+          memory,
+          logCounts,
+          threadsInUse: () => threads?.inUse ?? 0,
+          path: () => lives?.path ?? 'direct',
+          isDrained: () => lives?.isDrained ?? false,
+          vitals: () => lives?.vitals(),
+        }),
+      )
+      return (await metrics).render()
+    },
+    async health() {
+      if (isStopping) return notReady('stopping')
+      if (!lives || !probes) return notReady(life ? 'starting' : 'not started')
+      return readHealth(lives, probes, settings.lease)
+    },
     async setProperties(properties) {
       const had = { properties: { ...properties }, constraintTags: constraintTags(properties) }
       await change(running => changeProperties(running, had))

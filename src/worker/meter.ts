@@ -21,7 +21,7 @@ export class Buckets {
 const SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800]
 const SIZES = [0, 1, 5, 10, 25, 50, 100, 250, 500]
 
-class TaskFigures implements Record<Ending, number> {
+export class TaskFigures implements Record<Ending, number> {
   succeeded = 0
   failed = 0
   retried = 0

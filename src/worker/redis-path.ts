@@ -27,6 +27,8 @@ export interface RedisPath {
   rest(isToRest: boolean): Promise<void>
   /** It has other properties. Resolves when Redis goes by them, or cannot be reached. */
   register(): Promise<void>
+  /** Rejects when Redis cannot be used for each of its queues. */
+  probe(): Promise<void>
   close(): Promise<void>
 }
 
@@ -381,6 +383,9 @@ export function createRedisPath(options: {
       }
       await Promise.all(queues.map(queue => register(queue).catch(error => giveUp(queue, error))))
       review()
+    },
+    async probe() {
+      await Promise.all(queues.map(queue => queue.index.probe()))
     },
     async close() {
       isClosed = true

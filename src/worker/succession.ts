@@ -9,6 +9,8 @@ export interface Lives {
   readonly workerId: number
   readonly path: WorkerLife['path']
   readonly isDrained: boolean
+  vitals: WorkerLife['vitals']
+  probeRedis: WorkerLife['probeRedis']
   /** Resolves when the worker claims nothing any more, or claims again, or has been stopped. */
   drain(isToDrain: boolean): Promise<void>
   setProperties: WorkerLife['setProperties']
@@ -70,6 +72,8 @@ export async function beginLives(options: {
     get isDrained() {
       return current.isDrained
     },
+    vitals: () => current.vitals(),
+    probeRedis: () => current.probeRedis(),
     async drain(isToDrain) {
       // A life that has died leaves it to the next.
       while (!(await current.drain(isToDrain)) && !ending.signal.aborted)

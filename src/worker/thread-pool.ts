@@ -18,6 +18,8 @@ export interface ThreadPool {
   run(run: Run, job: RunningJob<unknown>): Promise<unknown>
   /** It has ended, or was given back while it waited. */
   leave(run: Run): void
+  /** Threads that have a run. */
+  readonly inUse: number
   /** Those that have no thread yet. */
   waiting(): Run[]
   /** Ends all threads. Resolves when they are gone. */
@@ -133,6 +135,9 @@ export function createThreadPool(options: {
       if (use.hasLoaded) rest(use.thread)
       else void end(use.thread)
       next()
+    },
+    get inUse() {
+      return uses.size
     },
     waiting: () => [...waiting.keys()],
     async close() {

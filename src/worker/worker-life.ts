@@ -50,6 +50,9 @@ export interface WorkerLife {
   /** Where its jobs come from at this moment. */
   readonly path: 'redis' | 'direct'
   readonly isDrained: boolean
+  vitals(): Vitals
+  /** Rejects when Redis is to be used and cannot be. */
+  probeRedis(): Promise<void>
   /** Resolves if it dies; it must be ended all the same. */
   readonly died: Promise<void>
   /** Resolves when the claims that went by what it had before are over. */
@@ -59,6 +62,18 @@ export interface WorkerLife {
   end(deadlineMs: number): Promise<void>
   /** How many handlers are still inside; from now on `onReturn` is called as each of them returns. */
   handOver(onReturn: () => void): number
+}
+
+/** How a life fares. */
+export interface Vitals {
+  /** It claims jobs, unless it is drained: neither dead nor about to end. */
+  readonly isAlive: boolean
+  /** Handlers that have not returned. */
+  readonly inFlight: number
+  /** The longest that the event loop was late in the last 15 to 30 seconds. */
+  readonly lagMs: number
+  /** How long ago Postgres last heard that it lives. */
+  readonly sinceBeatMs: number
 }
 
 /** How long a stopping worker keeps trying to settle its last runs. */
@@ -373,6 +388,15 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     died,
     get isDrained() {
       return drains.isDrained
+    },
+    vitals: () => ({
+      isAlive: !isEnding,
+      inFlight: runs.inside,
+      lagMs: lag.peak(),
+      sinceBeatMs: heartbeat.sinceBeatMs(),
+    }),
+    async probeRedis() {
+      await path?.probe()
     },
     async drain(isToDrain) {
       if (isEnding || !(await drainWorker(pool, schema, workerId, isToDrain))) return false

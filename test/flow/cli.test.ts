@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
 import { createProducer, defineTask } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
+import { parsePrometheus, type Scrape } from '../support/prometheus-text.ts'
 import { eventually } from '../support/signals.ts'
 import { type Cli, spawnCli } from '../support/spawn-cli.ts'
 
@@ -255,26 +256,20 @@ describe('longshore', () => {
     const scrape = async () => {
       const response = await fetch(url)
       expect(response.headers.get('content-type')).toContain('text/plain')
-      return parseMetrics(await response.text())
+      return parsePrometheus(await response.text())
     }
-    await eventually(
-      'the queue is in Redis',
-      async () => figure(await scrape(), 'longshore_relay_queue_jobs', { queue: 'measured' }) === 3,
-    )
+    await eventually('the queue is in Redis', async () => jobsIn(await scrape()) === 3)
     const [before] = await database.rows<{ generation: string }>(
       "select generation from longshore.relayed where queue = 'measured'",
     )
     await producer.enqueueMany(defineTask<number>({ name: 'measured', queue: 'measured' }), [4, 5])
-    await eventually('five are there', async () => {
-      const metrics = await scrape()
-      return figure(metrics, 'longshore_relay_queue_jobs', { queue: 'measured' }) === 5
-    })
+    await eventually('five are there', async () => jobsIn(await scrape()) === 5)
     const metrics = await scrape()
-    expect(figure(metrics, 'longshore_relay_is_leader')).toBe(1)
-    expect(figure(metrics, 'longshore_relay_lag_seconds')).toBeGreaterThanOrEqual(0)
-    expect(figure(metrics, 'longshore_relay_applied_total')).toBeGreaterThan(0)
+    expect(metrics.figure('longshore_relay_is_leader')).toBe(1)
+    expect(metrics.figure('longshore_relay_lag_seconds')).toBeGreaterThanOrEqual(0)
+    expect(metrics.figure('longshore_relay_applied_total')).toBeGreaterThan(0)
     const labels = { queue: 'measured', generation: String(before?.generation) }
-    expect(figure(metrics, 'longshore_relay_queue_is_live', labels)).toBe(1)
+    expect(metrics.figure('longshore_relay_queue_is_live', labels)).toBe(1)
     expect((await fetch(url.replace('/metrics', '/'))).status).toBe(404)
 
     // A second one stands by; the same port is refused, and nothing is left running.
@@ -304,27 +299,4 @@ describe('longshore', () => {
   })
 })
 
-interface Metric {
-  name: string
-  labels: Record<string, string>
-  value: number
-}
-
-/** The text format of Prometheus, as far as gauges go. */
-function parseMetrics(text: string): Metric[] {
-  return text
-    .split('\n')
-    .filter(line => line !== '' && !line.startsWith('#'))
-    .map(line => {
-      const [, name = '', labels = '', value = ''] = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? []
-      const pairs = [...labels.matchAll(/(\w+)="([^"]*)"/g)].map(([, key = '', text = '']) => [key, text])
-      return { name, labels: Object.fromEntries(pairs), value: Number(value) }
-    })
-}
-
-function figure(metrics: Metric[], name: string, labels: Record<string, string> = {}): number | undefined {
-  return metrics.find(
-    metric =>
-      metric.name === name && Object.entries(labels).every(([key, text]) => metric.labels[key] === text),
-  )?.value
-}
+const jobsIn = (scrape: Scrape) => scrape.find('longshore_relay_queue_jobs', { queue: 'measured' })[0]?.value

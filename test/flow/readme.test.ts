@@ -77,6 +77,18 @@ describe('the README', () => {
     expect(code).toBe(0)
   })
 
+  it('[W11] shows metrics and health in a server of your own', async () => {
+    const example = readFileSync('examples/own-metrics.ts', 'utf8')
+    expect(readFileSync('docs/guide.md', 'utf8')).toContain(`\`\`\`ts\n${example}\`\`\``)
+    const { code, output } = await run(['examples/own-metrics.ts'], { DATABASE_URL: database.url })
+    expect(output.split('\n')).toEqual([
+      'longshore_worker_tasks_completed_total{task="greet",outcome="succeeded"} 1',
+      '{"isReady":true,"state":"running","postgres":"up","redis":"not used","heartbeat":"up","path":"direct"}',
+      '',
+    ])
+    expect(code).toBe(0)
+  })
+
   it('[X8] shows a trace from the request to what the handler does', async () => {
     const example = readFileSync('examples/traced-job.ts', 'utf8')
     const guide = readFileSync('docs/guide.md', 'utf8')

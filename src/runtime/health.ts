@@ -1,0 +1,53 @@
+/** Owns how a process tells whether it can do its work: what it asks its stores, for how long, and in which words. */
+import { messageOf } from '../job/stored-error.ts'
+
+export interface Health {
+  /** It does its work, or would if there were any. */
+  readonly isReady: boolean
+  /** What it is about. */
+  readonly state: string
+  /** `up`, `away: …` with the reason, or `not asked` before it has started. */
+  readonly postgres: string
+  /** The same, or `not used`. Away, it does not make anybody unready. */
+  readonly redis: string
+}
+
+/** Asks a store; why it cannot be used, or nothing. */
+export type Probe = () => Promise<string | undefined>
+
+const LIMIT_MS = 2000
+const LONGEST_REASON = 300
+
+/**
+ * However many ask, one question is under way: a store that does not answer must not be left with a heap of them. Whoever asks waits
+ * for at most two seconds.
+ */
+export function createProbe(ask: () => Promise<unknown>): Probe {
+  let underWay: Promise<string | undefined> | undefined
+  return async () => {
+    underWay ??= ask()
+      .then(() => undefined, reasonOf)
+      .finally(() => {
+        underWay = undefined
+      })
+    let limit: NodeJS.Timeout | undefined
+    const late = new Promise<string>(resolve => {
+      limit = setTimeout(() => resolve(`no answer in ${LIMIT_MS} ms`), LIMIT_MS)
+    })
+    try {
+      return await Promise.race([underWay, late])
+    } finally {
+      clearTimeout(limit)
+    }
+  }
+}
+
+/** Without credentials: a driver may well quote the URL that it was given. */
+function reasonOf(error: unknown): string {
+  const { code } = (error ?? {}) as { code?: unknown }
+  const said = messageOf(error) || String(code ?? 'no reason was given')
+  return said.replace(/:\/\/[^\s/]*@/g, '://***@').slice(0, LONGEST_REASON)
+}
+
+export const shownStore = (why: string | undefined, meanwhile?: string): string =>
+  why === undefined ? 'up' : `away${meanwhile ? ` (${meanwhile})` : ''}: ${why}`

@@ -1,0 +1,45 @@
+/** Owns whether a worker can do its work, and in which words it says so. */
+import { type Health, type Probe, shownStore } from '../runtime/health.ts'
+import type { Lives } from './succession.ts'
+
+export interface WorkerHealth extends Health {
+  /** `drained` is ready: it does what it was told, and another would be drained as well. `beginning anew`: it lost its lease. */
+  readonly state: 'not started' | 'starting' | 'running' | 'drained' | 'beginning anew' | 'stopping'
+  /** `up`, or for how long no beat was answered. */
+  readonly heartbeat: string
+  /** Where its jobs come from. */
+  readonly path: 'redis' | 'direct'
+}
+
+export interface StoreProbes {
+  readonly postgres: Probe
+  /** None where no Redis is given. */
+  readonly redis: Probe | undefined
+}
+
+const MEANWHILE = 'jobs come straight from Postgres'
+
+/** Of a worker that runs, drained or not. */
+export async function readHealth(lives: Lives, probes: StoreProbes, leaseMs: number): Promise<WorkerHealth> {
+  const [postgres, redis] = await Promise.all([probes.postgres(), probes.redis?.()])
+  const { isAlive, sinceBeatMs } = lives.vitals()
+  const isHeard = sinceBeatMs < leaseMs
+  return {
+    isReady: isAlive && isHeard && postgres === undefined,
+    state: isAlive ? (lives.isDrained ? 'drained' : 'running') : 'beginning anew',
+    postgres: shownStore(postgres),
+    redis: probes.redis ? shownStore(redis, MEANWHILE) : 'not used',
+    heartbeat: isHeard ? 'up' : `no beat was answered for ${Math.round(sinceBeatMs)} ms`,
+    path: lives.path,
+  }
+}
+
+/** Of one whose stores are not asked. */
+export const notReady = (state: 'not started' | 'starting' | 'stopping'): WorkerHealth => ({
+  isReady: false,
+  state,
+  postgres: 'not asked',
+  redis: 'not asked',
+  heartbeat: 'none',
+  path: 'direct',
+})
