@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { createProbe, shownStore } from '../../src/runtime/health.ts'
+import type { Lives } from '../../src/worker/succession.ts'
+import { readHealth } from '../../src/worker/worker-health.ts'
 import { gate } from '../support/signals.ts'
 
 describe('a probe', () => {
@@ -44,5 +46,21 @@ describe('a probe', () => {
     expect(shownStore(undefined, 'go on')).toBe('up')
     expect(shownStore('because')).toBe('away: because')
     expect(shownStore('because', 'go on')).toBe('away (go on): because')
+  })
+})
+
+describe('a worker', () => {
+  it('is not ready when its beats are not answered, though Postgres answers others', async () => {
+    const health = (sinceBeatMs: number) => {
+      const vitals = () => ({ isAlive: true, inFlight: 0, lagMs: 0, sinceBeatMs })
+      const lives = { vitals, isDrained: false, path: 'direct' } as unknown as Lives
+      return readHealth(lives, { postgres: async () => undefined, redis: undefined }, 1000)
+    }
+    expect(await health(999)).toMatchObject({ isReady: true, heartbeat: 'up', postgres: 'up' })
+    expect(await health(1000)).toMatchObject({
+      isReady: false,
+      heartbeat: 'no beat was answered for 1000 ms',
+      postgres: 'up',
+    })
   })
 })
