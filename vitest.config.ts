@@ -14,6 +14,7 @@ const BOTH_PATHS = [
   'doctor-live',
   'groups',
   'limits',
+  'many-at-once',
   'order',
   'rescue',
   'run',

@@ -18,6 +18,8 @@ const STOP_BELOW = 0.1
 const RESUME_FROM = 0.2
 const UNDER_MEMORY = 0.5
 const UNDER_LATENCY = 0.7
+const FIRST_CLAIMED = 10
+const MOST_CLAIMED = 500
 
 /**
  * Too few permits are free to be worth a claim, until enough are: a worker that is nearly full claims in batches, not one by
@@ -46,6 +48,16 @@ export const isCritical = (pressure: Pressure, limits: PressureLimits): boolean 
  */
 export const holdable = (most: number, pressure: Pressure, limits: PressureLimits): number =>
   Math.floor((most * limits.memoryThreshold) / Math.max(pressure.memory, 1e-6))
+
+/** Who has been idle begins with a few, and doubles: others have been woken for the same burst and come a moment later. */
+export const firstBatch = (claimBatchSize: number): number => Math.min(FIRST_CLAIMED, claimBatchSize)
+
+/**
+ * How many jobs a claim may bring: a batch, or twice as many as have ended since the last one. So claims grow where jobs are
+ * short and there is no end of them; who only fills its permits leaves others their share of a burst.
+ */
+export const batchSize = (batch: number, ended: number): number =>
+  Math.max(batch, Math.min(MOST_CLAIMED, 2 * ended))
 
 export interface Room {
   /** Permits that nobody has and nobody has asked for. */

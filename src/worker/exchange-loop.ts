@@ -8,7 +8,16 @@ import { isDataError, isTransientError } from '../postgres/transient-error.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { pauseMs } from '../runtime/retry.ts'
-import { claimSize, holdable, isCritical, isSaturated, type Pressure, pressureFactor } from './claim-size.ts'
+import {
+  batchSize,
+  claimSize,
+  firstBatch,
+  holdable,
+  isCritical,
+  isSaturated,
+  type Pressure,
+  pressureFactor,
+} from './claim-size.ts'
 import type { Meter } from './meter.ts'
 
 export interface ExchangeLoop {
@@ -34,7 +43,6 @@ export type HoldReason = 'alone' | 'drained'
 
 const IN_FLIGHT = 2
 const MOST_OUTCOMES = 1000
-const MOST_CLAIMED = 500
 const PAUSES = { firstMs: 50, maxMs: 2000 }
 const BUSY_FIRST_MS = 5
 const BUSY_MAX_MS = 1000
@@ -78,7 +86,7 @@ export function createExchangeLoop(options: {
   const max = settings.maxConcurrentTasks
   let taken = options.taken // permits: jobs whose handler has not returned
   let reserved = 0 // permits asked for in calls under way
-  let batch = settings.claimBatchSize
+  let batch = firstBatch(settings.claimBatchSize)
   let hasBacklog = false // the last claim came back full
   let mustLook = false
   let isClaiming = true
@@ -145,7 +153,7 @@ export function createExchangeLoop(options: {
       free: max - taken - reserved,
       asked: reserved,
       more: mayHold - taken - reserved,
-      batch: factor < 1 ? settings.claimBatchSize : batch,
+      batch: factor < 1 ? batch : batchSize(batch, turnover()),
       isSaturated: isNearlyFull,
       factor,
       isCritical: isShort,
@@ -159,6 +167,9 @@ export function createExchangeLoop(options: {
     if (isHeldBack && taken < max) lookWhenOverdue(patience - sinceClaim)
     return limit
   }
+
+  /** What has ended since the last claim, if that left jobs behind: otherwise nobody knows what is there. */
+  const turnover = () => (hasBacklog ? ended : 0)
 
   const lookWhenOverdue = (ms: number) => {
     if (isClosed) return
@@ -192,10 +203,9 @@ export function createExchangeLoop(options: {
       options.meter.claimed(claimed.length)
       const isFilled = claimed.length === limit
       hasBacklog = wait === 'more' || (isFilled && wait !== 'full')
+      batch = isFilled ? Math.min(2 * batch, settings.claimBatchSize) : firstBatch(settings.claimBatchSize)
       if (wait === 'busy') lookSoon()
       else busyLooks = 0
-      if (isFilled) batch = Math.min(MOST_CLAIMED, Math.max(batch, settings.claimBatchSize) * 2)
-      else if (claimed.length < settings.claimBatchSize) batch = settings.claimBatchSize
     }
     if (claimed.length === 0) return
     taken += claimed.length

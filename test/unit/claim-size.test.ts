@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import {
+  batchSize,
   claimSize,
+  firstBatch,
   holdable,
   isCritical,
   isSaturated,
@@ -57,6 +59,26 @@ describe('what memory may bear', () => {
     [0, 0.5, 0],
   ])('[W13] having held %d with memory at %d, it may hold %d', (most, memory, more) => {
     expect(holdable(most, { memory, p99Ms: 0 }, limits)).toBe(more)
+  })
+})
+
+describe('how many a claim may bring', () => {
+  it.each([
+    [50, 10],
+    [10, 10],
+    [3, 3],
+  ])('[W14] of a batch of %d it is %d at first', (batch, first) => {
+    expect(firstBatch(batch)).toBe(first)
+  })
+
+  it.each([
+    [50, 0, 50],
+    [50, 20, 50],
+    [50, 100, 200],
+    [50, 10_000, 500],
+    [1000, 0, 1000],
+  ])('[W4] of a batch of %d, with %d ended since the last, it is %d', (batch, ended, size) => {
+    expect(batchSize(batch, ended)).toBe(size)
   })
 })
 

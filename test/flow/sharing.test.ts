@@ -1,0 +1,85 @@
+/** How evenly worker processes share. Counted from the journal, since what a worker says of itself is no proof. */
+import { describe, expect, inject, it } from 'vitest'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import type { JournalRun } from '../support/journal.ts'
+import { type PartPlan, part, talk } from '../support/process-tasks.ts'
+import { eventually } from '../support/signals.ts'
+import { useWorkerProcesses } from '../support/worker-process.ts'
+
+const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
+const sum = (shares: number[]) => shares.reduce((total, share) => total + share, 0)
+
+const equal = (): PartPlan => ({ ms: 5, way: 'succeed' })
+/** One of ten takes as long as all the others together, and more. */
+const unequal = (n: number): PartPlan => ({ ms: n % 10 === 7 ? 100 : 5, way: 'succeed' })
+
+/** Told whole when one is out of bounds. */
+function expectEven(shares: number[], tolerance: number) {
+  const mean = sum(shares) / shares.length
+  const far = shares.filter(share => Math.abs(share / mean - 1) > tolerance)
+  expect(far, `mean ${mean}, shares ${shares.map(Math.round).join(' ')}`).toEqual([])
+}
+
+describe.each(['direct', 'fanout', 'balanced'] as const)('worker processes, %s', mode => {
+  const database = useDatabase()
+  const deployment = useDeployment(database, mode === 'direct' ? {} : { redis: inject('redisUrl') })
+  const startProcess = useWorkerProcesses(database, deployment)
+
+  const start = async (count: number, maxConcurrentTasks?: number) => {
+    if (mode !== 'direct') await deployment.relay({ scheduleMode: mode })
+    const options = maxConcurrentTasks === undefined ? {} : { maxConcurrentTasks }
+    return Promise.all(numbers(count).map(() => startProcess(options)))
+  }
+  const jobs = async (plan: (n: number) => PartPlan, count: number) => {
+    const producer = deployment.producer({ tasks: [part] })
+    const before = (await deployment.runs()).length
+    // A part is there when they look for the first time, the rest comes while they run.
+    for (let at = 0; at < count; at += 500)
+      await producer.enqueueMany(part, numbers(Math.min(500, count - at)).map(plan))
+    await drained()
+    return (await deployment.runs()).slice(before)
+  }
+  const drained = () =>
+    eventually(
+      'nothing is unfinished',
+      async () => (await database.rows('select from longshore.jobs limit 1')).length === 0,
+      50_000,
+    )
+  const counts = (workers: readonly { id: number }[], runs: readonly JournalRun[]) =>
+    workers.map(({ id }) => runs.filter(run => run.worker === id).length)
+  const busy = (workers: readonly { id: number }[], runs: readonly JournalRun[]) =>
+    workers.map(({ id }) =>
+      sum(runs.filter(run => run.worker === id).map(run => (run.endedAt ?? run.startedAt) - run.startedAt)),
+    )
+
+  it('[W14] three share jobs of equal and of unequal lengths within 20 % of the mean', async () => {
+    const workers = await start(3, 20)
+    const alike = await jobs(equal, 2000)
+    expect(alike).toHaveLength(2000)
+    expectEven(counts(workers, alike), 0.2)
+    const mixed = await jobs(unequal, 2000)
+    expectEven(counts(workers, mixed), 0.2)
+    expectEven(busy(workers, mixed), 0.2)
+  })
+
+  // With few long jobs for each their number is a matter of luck; the time for which permits are taken is not.
+  it('[W14] ten are busy within 20 % of the mean', async () => {
+    const workers = await start(10, 20)
+    const alike = await jobs(equal, 2000)
+    expect(alike).toHaveLength(2000)
+    expectEven(busy(workers, alike), 0.2)
+    expectEven(busy(workers, await jobs(unequal, 3000)), 0.2)
+  })
+
+  it('[W14] three with room for all of a burst each take a part of it', async () => {
+    const workers = await start(3)
+    const producer = deployment.producer({ tasks: [talk] })
+    await producer.enqueueMany(talk, numbers(900))
+    await eventually('all are inside', async () => (await deployment.runs()).length === 900)
+    // They come for it when the machine lets them: that is all that makes a difference.
+    expectEven(counts(workers, await deployment.runs()), 0.5)
+    for (const worker of workers) worker.release()
+    await drained()
+  })
+})
