@@ -121,9 +121,8 @@ describe('what is bounded', () => {
     const done = counter()
     await deployment.worker({
       properties: { gpu: 'a100' },
-      // Claims as large as its permits, and handlers that end at once: one claim at a time.
-      maxConcurrentTasks: 40,
-      claimBatchSize: 40,
+      // The first claim takes every permit, and handlers end at once: one claim at a time.
+      maxConcurrentTasks: 10,
       handlers: noops.map(task => task.handle(() => done.add())),
     })
     await done.reached(5000)
