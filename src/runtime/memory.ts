@@ -6,24 +6,18 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { getHeapStatistics } from 'node:v8'
 
-/** How long what the system said holds; the heap is looked at each time. */
-const FRESH_MS = 200
+/** How long what the system said holds, and what the heap did. */
+const SYSTEM_MS = 200
+const HEAP_MS = 5
 
 const YOUNG_BYTES = 48 * 1024 * 1024
 
 /** Returns a share from 0 to 1. */
 export function createMemoryGauge(root = '/'): () => number {
   const groups = controlGroups(root)
-  let system = 0
-  let readAt = Number.NEGATIVE_INFINITY
-  return () => {
-    const now = performance.now()
-    if (now - readAt > FRESH_MS) {
-      readAt = now
-      system = systemShare(root, groups)
-    }
-    return Math.min(1, Math.max(system, heapShare()))
-  }
+  const system = kept(() => systemShare(root, groups), SYSTEM_MS)
+  const heap = kept(heapShare, HEAP_MS)
+  return () => Math.min(1, Math.max(system(), heap()))
 }
 
 export function systemShare(root: string, groups = controlGroups(root)): number {
@@ -37,6 +31,19 @@ export function systemShare(root: string, groups = controlGroups(root)): number 
     share = Math.max(share ?? 0, (used - files) / limit)
   }
   return share ?? machineShare(root)
+}
+
+function kept(read: () => number, ms: number): () => number {
+  let value = 0
+  let readAt = Number.NEGATIVE_INFINITY
+  return () => {
+    const now = performance.now()
+    if (now - readAt > ms) {
+      readAt = now
+      value = read()
+    }
+    return value
+  }
 }
 
 /** What lives long must fit into what the limit leaves beside the young objects: `--max-old-space-size` is the limit of that. */
