@@ -128,7 +128,7 @@ const worker = {
   }),
   claimBatchSize: setting(whole(1, 1000), 50, {
     env: 'CLAIM_BATCH_SIZE',
-    about: 'jobs in one claim; under a backlog it grows within the free permits',
+    about: 'jobs in one claim; under a backlog of short jobs it grows within the free permits',
   }),
   pollIntervalMs: setting(whole(1, 3_600_000), 100, {
     env: 'POLL_INTERVAL_MS',
