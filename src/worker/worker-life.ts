@@ -257,7 +257,8 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onCancelled: cancels.look,
     onDrained: drains.look,
     figures: () => ({
-      available: Math.max(0, given.settings.maxConcurrentTasks - runs.inside),
+      // What has ended and is not settled yet still runs for Postgres.
+      available: Math.max(0, given.settings.maxConcurrentTasks - Math.max(runs.inside, runs.size)),
       max: given.settings.maxConcurrentTasks,
       memory: given.memory(),
       lagMs: lag.read(),
