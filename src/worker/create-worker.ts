@@ -295,8 +295,8 @@ export function createWorker(options: WorkerOptions): Worker {
     get path() {
       return lives?.path ?? 'direct'
     },
-    drain: () => change(async running => running?.drain(true)),
-    resume: () => change(async running => running?.drain(false)),
+    drain: () => change(running => started(running).drain(true)),
+    resume: () => change(running => started(running).drain(false)),
     get isDrained() {
       return lives?.isDrained ?? false
     },
@@ -330,6 +330,14 @@ export function createWorker(options: WorkerOptions): Worker {
       await change(running => changeProperties(running, had))
     },
   }
+}
+
+function started(lives: Lives | undefined): Lives {
+  if (lives) return lives
+  throw new LongshoreError(
+    'WORKER_STOPPED',
+    'the worker does not run: start() it before you drain or resume it',
+  )
 }
 
 function byTask(handlers: readonly Handler[]): Map<string, Handler> {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { defineTask } from '../../src/index.ts'
+import { createWorker, defineTask } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { counter, eventually, gate } from '../support/signals.ts'
@@ -45,6 +45,12 @@ const run = async (...args: string[]) => {
 }
 
 describe('a drained worker', () => {
+  it('[W16] must run', async () => {
+    const worker = createWorker({ postgres: database.url, handlers: [task.handle(() => undefined)] })
+    await expect(worker.drain()).rejects.toMatchObject({ code: 'WORKER_STOPPED' })
+    await expect(worker.resume()).rejects.toMatchObject({ code: 'WORKER_STOPPED' })
+  })
+
   it('[W16] claims nothing, ends what it runs, and claims again when it is resumed', async () => {
     const producer = deployment.producer()
     const { worker, ran, open, started } = await notingWorker('one')
