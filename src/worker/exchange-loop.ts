@@ -316,6 +316,7 @@ export function createExchangeLoop(options: {
       schedule()
     },
     holdClaims(reason, isHeld) {
+      if (isHeld === holds.has(reason)) return
       if (isHeld) holds.add(reason)
       else if (holds.delete(reason)) mustLook = true
       schedule()
