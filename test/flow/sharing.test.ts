@@ -72,13 +72,15 @@ describe.each(['direct', 'fanout', 'balanced'] as const)('worker processes, %s',
     expectEven(busy(workers, await jobs(unequal, 3000)), 0.2)
   })
 
-  it('[W14] three with room for all of a burst each take a part of it', async () => {
-    const workers = await start(3)
+  it('[W14] who has room for all of a burst takes it in small parts, so that others come in between', async () => {
+    const workers = await start(2)
     const producer = deployment.producer({ tasks: [talk] })
     await producer.enqueueMany(talk, numbers(900))
     await eventually('all are inside', async () => (await deployment.runs()).length === 900)
-    // They come for it when the machine lets them: that is all that makes a difference.
-    expectEven(counts(workers, await deployment.runs()), 0.5)
+    const claims = new Map<number, number>()
+    for (const { token } of await deployment.runs()) claims.set(token, (claims.get(token) ?? 0) + 1)
+    expect(Math.max(...claims.values())).toBeLessThanOrEqual(50)
+    expect([...claims.values()][0]).toBeLessThanOrEqual(10)
     for (const worker of workers) worker.release()
     await drained()
   })

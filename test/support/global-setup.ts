@@ -1,12 +1,15 @@
 /**
  * Starts one Postgres and one Redis for all test files, and a migrated template in Postgres, which each file clones. Builds the
- * command line: compiled anew for each of a hundred starts it would take a second more each time.
+ * command line and the scripts of processes: compiled anew for each of two hundred starts they would take a second more each time.
  */
+import { mkdirSync, rmSync, symlinkSync } from 'node:fs'
+import { resolve } from 'node:path'
 import pg from 'pg'
 import { build } from 'tsdown'
 import type { TestProject } from 'vitest/node'
 import { startPostgres, startRedis } from '../../src/dev/index.ts'
 import { migrate } from '../../src/index.ts'
+import { BUILT_FOLDER, BUILT_SCRIPTS } from './spawn-cli.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -22,8 +25,24 @@ declare module 'vitest' {
 /** Once, though this is called for each project. */
 const once = globalThis as { built?: Promise<unknown> }
 
+/** In the folders they come from, so that what is found from there is found from here: modules, `migrations/` and `lua/`. */
+async function buildScripts(): Promise<void> {
+  rmSync(BUILT_FOLDER, { recursive: true, force: true })
+  mkdirSync(BUILT_FOLDER, { recursive: true })
+  for (const folder of ['migrations', 'lua', 'package.json'])
+    symlinkSync(resolve(folder), resolve(BUILT_FOLDER, folder))
+  await build({
+    entry: BUILT_SCRIPTS,
+    root: '.',
+    outDir: BUILT_FOLDER,
+    clean: false,
+    dts: false,
+    logLevel: 'error',
+  })
+}
+
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  once.built ??= build({ dts: false, logLevel: 'error' })
+  once.built ??= Promise.all([build({ dts: false, logLevel: 'error' }), buildScripts()])
   const [postgres, redis] = await Promise.all([startPostgres(), startRedis(), once.built])
   process.stdout.write(`${postgres.choice}\n${redis.choice}\n`)
   const template = `longshore_test_${process.pid}_template`

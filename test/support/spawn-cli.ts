@@ -14,8 +14,21 @@ export interface Cli {
 export const spawnCli = (args: string[], env: Record<string, string> = {}, cwd = process.cwd()): Cli =>
   start([resolve('dist/cli/main.js'), ...args], env, cwd)
 
+/** Compiled once for all tests, see global-setup.ts. */
+export const BUILT_SCRIPTS = [
+  'blocking-worker',
+  'crowd-worker',
+  'heavy-worker',
+  'relay-main',
+  'task-worker',
+].map(name => `test/support/${name}.ts`)
+/** Under node_modules, because nothing else looks there. */
+export const BUILT_FOLDER = 'node_modules/.longshore-scripts'
+
 export const spawnScript = (script: string, args: string[], env: Record<string, string> = {}): Cli =>
-  start(['--import', 'tsx', script, ...args], env)
+  BUILT_SCRIPTS.includes(script)
+    ? start([resolve(BUILT_FOLDER, script.replace(/ts$/, 'js')), ...args], env)
+    : start(['--import', 'tsx', script, ...args], env)
 
 function start(args: string[], env: Record<string, string>, cwd = process.cwd()): Cli {
   const child = spawn(process.execPath, args, {
