@@ -34,7 +34,7 @@ export default defineConfig({
     // Faults are made on purpose; what is logged about them would only hide the results.
     env: { LONGSHORE_LOG_LEVEL: 'silent' },
     // On 2 cores two take 0.56 of the time of one; a third gains nothing, and slows each test.
-    maxWorkers: 2,
+    maxWorkers: 3,
     testTimeout: 60_000,
     hookTimeout: 120_000,
     reporters: process.env['CI'] ? ['default', ['json', { outputFile: RESULTS_FILE }]] : ['default'],

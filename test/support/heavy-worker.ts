@@ -25,7 +25,7 @@ const worker = createWorker({
       const isHeavy = payload.numbers > 1000
       if (isHeavy) most = Math.max(most, ++inside)
       const held = new Array(payload.numbers).fill(0.5)
-      await pause(payload.ms)
+      if (payload.ms > 0) await pause(payload.ms)
       if (isHeavy) inside--
       if (held.length !== payload.numbers) throw new Error('it is gone')
     }),
