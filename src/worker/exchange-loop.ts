@@ -141,7 +141,8 @@ export function createExchangeLoop(options: {
 
   /** How many jobs the next claim may ask for. */
   const room = (): number => {
-    isNearlyFull = isSaturated(isNearlyFull, max - taken, max)
+    // With nothing left behind there is no batch to wait for: a lone job starts at once.
+    isNearlyFull = hasBacklog && isSaturated(isNearlyFull, max - taken, max)
     const pressure = options.pressure()
     const factor = pressureFactor(pressure, settings)
     const isShort = isCritical(pressure, settings)

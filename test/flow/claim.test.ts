@@ -175,6 +175,32 @@ describe('a worker', () => {
     await Promise.all(refs.slice(-10).map(ref => producer.waitFor(ref)))
   })
 
+  it('[W8] [W5] that is nearly full takes a lone job at once, and one of many when it has waited for more to end', async () => {
+    const producer = deployment.producer()
+    const inside = counter()
+    const mayEnd = [gate(), gate()]
+    await deployment.worker({
+      maxConcurrentTasks: 20,
+      pollIntervalMs: 3_600_000,
+      handlers: [
+        one.handle(async job => {
+          inside.add()
+          await mayEnd[job.payload as number]?.opened
+        }),
+      ],
+    })
+    await producer.enqueueMany(one, new Array(19).fill(0))
+    await inside.reached(19)
+    await producer.enqueue(one, 1)
+    await inside.reached(20)
+    // One permit becomes free, and stays the only one: less than the 20 % that it would rather wait for.
+    await producer.enqueueMany(one, new Array(5).fill(0))
+    mayEnd[1]?.open()
+    await inside.reached(21)
+    mayEnd[0]?.open()
+    await inside.reached(25)
+  })
+
   it('[W4] claims at most claimBatchSize while nothing ends, and more under a backlog of jobs that do', async () => {
     const producer = deployment.producer()
     await producer.enqueueMany(
