@@ -33,7 +33,7 @@ export default defineConfig({
     execArgv: ['--expose-gc'],
     // Faults are made on purpose; what is logged about them would only hide the results.
     env: { LONGSHORE_LOG_LEVEL: 'silent' },
-    // On 2 cores two take 0.56 of the time of one; a third gains nothing, and slows each test.
+    // On 2 cores three take 0.8 of the time of two: many tests wait for leases and processes.
     maxWorkers: 3,
     testTimeout: 60_000,
     hookTimeout: 120_000,
