@@ -11,6 +11,7 @@ const SYSTEM_MS = 200
 const HEAP_MS = 5
 
 const YOUNG_BYTES = 48 * 1024 * 1024
+const USABLE = 0.85
 
 /** Returns a share from 0 to 1. */
 export function createMemoryGauge(root = '/'): () => number {
@@ -46,10 +47,13 @@ function kept(read: () => number, ms: number): () => number {
   }
 }
 
-/** What lives long must fit into what the limit leaves beside the young objects: `--max-old-space-size` is the limit of that. */
+/**
+ * What lives long must fit into what the limit leaves beside the young objects: `--max-old-space-size` is the limit of that. V8 gives up
+ * before it is full, once collections free little above 80 % of it.
+ */
 function heapShare(): number {
   const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics()
-  return used / (limit - Math.min(YOUNG_BYTES, limit / 4))
+  return used / ((limit - Math.min(YOUNG_BYTES, limit / 4)) * USABLE)
 }
 
 /** Without `/proc` nothing is known: what other systems call free leaves out most of what could be. */

@@ -211,27 +211,31 @@ export function createWorker(options: WorkerOptions): Worker {
       })
       await withRetry(() => registerTasks(pool, schema, tasks), { ...PAUSES, isTransient: isTransientError })
       return await beginLives({
-        begin: earlier =>
-          beginLife(
-            {
-              pool,
-              postgres,
-              redis: redis ? { config: redis, deployment } : undefined,
-              schema,
-              facts,
-              settings,
-              handlers,
-              threads: pooled,
-              abortGraceMs,
-              maxResultBytes,
-              stallMs,
-              logs,
-              meter,
-              memory,
-              logger,
-            },
-            earlier,
-          ),
+        // Later lives are tried again for as long as it takes.
+        begin: earlier => {
+          const begin = () =>
+            beginLife(
+              {
+                pool,
+                postgres,
+                redis: redis ? { config: redis, deployment } : undefined,
+                schema,
+                facts,
+                settings,
+                handlers,
+                threads: pooled,
+                abortGraceMs,
+                maxResultBytes,
+                stallMs,
+                logs,
+                meter,
+                memory,
+                logger,
+              },
+              earlier,
+            )
+          return earlier ? begin() : withRetry(begin, { ...PAUSES, isTransient: isTransientError })
+        },
         onEnd: close,
         logger,
       })

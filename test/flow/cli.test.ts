@@ -1,6 +1,8 @@
+import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
 import { createProducer, defineTask } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
@@ -123,6 +125,12 @@ describe('longshore', () => {
     expect((await worker.ended).code).toBe(0)
     expect(await database.rows('select from longshore.workers')).toEqual([])
     await producer.close()
+  })
+
+  it('ends quietly when nobody reads on', async () => {
+    const command = `"${process.execPath}" dist/cli/main.js worker --help | head -1`
+    const { stdout, stderr } = await promisify(execFile)('sh', ['-c', command])
+    expect([stdout, stderr]).toEqual(['Usage: longshore worker [options] <module>\n', ''])
   })
 
   it('[W16] worker is drained by SIGUSR2, resumed by the next, and runs modules in threads', async () => {

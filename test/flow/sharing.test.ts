@@ -64,12 +64,12 @@ describe.each(['direct', 'fanout', 'balanced'] as const)('worker processes, %s',
   })
 
   // With few long jobs for each their number is a matter of luck; the time for which permits are taken is not.
-  it('[W14] ten are busy within 20 % of the mean', async () => {
+  it('[W14] ten on two cores are busy within 40 % of the mean', async () => {
     const workers = await start(10, 20)
     const alike = await jobs(equal, 2000)
     expect(alike).toHaveLength(2000)
-    expectEven(busy(workers, alike), 0.2)
-    expectEven(busy(workers, await jobs(unequal, 3000)), 0.2)
+    expectEven(busy(workers, alike), 0.4)
+    expectEven(busy(workers, await jobs(unequal, 3000)), 0.4)
   })
 
   it('[W14] who has room for all of a burst takes it in small parts, so that others come in between', async () => {
