@@ -13,8 +13,8 @@
 --- @arg freed       lane, count, lane, count, …: ended runs of lanes under limits, and jobs it took in vain
 --- @arg ending      lane, count, …: runs under limits that end with the very claim that follows; their slots are for it alone
 --- @items           ids that it took earlier and claimed, or found gone
---- @returns         {code, ids, lanes, lanes under limits among them, how many of `ending` were used in each}; code OK | LOST
----                  (another generation) | UNKNOWN (it is not registered)
+--- @returns         {code, ids, lanes, lanes under limits among them, how many of `ending` were used in each, 1 where Postgres had
+---                  better be asked itself}; code OK | LOST (another generation) | UNKNOWN (it is not registered)
 if not generation or generation ~= arg.generation then return { 'LOST' } end
 if redis.call('HEXISTS', prefix .. 'workers', arg.worker) == 0 then return { 'UNKNOWN' } end
 local limit = tonumber(arg.limit)
@@ -299,4 +299,8 @@ for _, number in ipairs(numbers) do
     under_used[#under_used + 1] = spare_used[number] or 0
   end
 end
-return { 'OK', picked, numbers, under, under_used }
+-- A backlog that goes on in Postgres, no limit in play, and too few workers to be in each other's way there: naming each job here
+-- would cost more than it saves.
+local is_deep = limit > 0 and #picked == limit and #edges > 0 and not string.find(limited or '', '%d')
+  and redis.call('HLEN', prefix .. 'workers') <= 4
+return { 'OK', picked, numbers, under, under_used, is_deep and 1 or 0 }

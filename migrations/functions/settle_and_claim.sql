@@ -1,5 +1,5 @@
 -- Settle what has ended and claim what comes next: one round trip, one commit, one row. Columns hold all jobs of the
--- claim: ids and numbers joined by commas, payloads (JSON texts) by newlines, which they never hold. A row per job would
+-- claim: ids and numbers joined by commas, payloads (JSON texts) by newlines, which they never hold; one lane stands for all. A row per job would
 -- cost both sides more than the job's own work. A payload of more than 64 KiB travels as nothing and is read apart, so
 -- that the row stays below what one text can hold, whatever the payloads. `alone` names the jobs that were rescued twice
 -- or more: each of them is to run alone in its process. `wait` is claim's answer where it has one. p_these and p_lanes: the
@@ -28,15 +28,24 @@ declare
   v_slots smallint[];
   v_key_slots smallint[];
   v_ready uuid[];
+  v_is_claimed boolean;
 begin
-  select string_agg(s.id::text, ',') filter (where s.answer = 'busy'),
-    string_agg(s.id::text, ',') filter (where s.answer = 'lost'),
-    array_agg(s.lane) filter (where s.answer = 'held'), array_agg(s.slot) filter (where s.answer = 'held'),
-    array_agg(s.key_slot) filter (where s.answer = 'held'), array_agg(s.id) filter (where s.answer = 'ready'),
-    string_agg(distinct s.id::text, ',') filter (where s.answer = 'group')
-  into busy, lost, v_lanes, v_slots, v_key_slots, v_ready, groups
-  from longshore.settle(p_worker, p_ids, p_tokens, p_results, p_others) s;
-  if p_these is not null then
+  if cardinality(p_ids) > 0 or p_others is not null then
+    select string_agg(s.id::text, ',') filter (where s.answer = 'busy'),
+      string_agg(s.id::text, ',') filter (where s.answer = 'lost'),
+      array_agg(s.lane) filter (where s.answer = 'held'), array_agg(s.slot) filter (where s.answer = 'held'),
+      array_agg(s.key_slot) filter (where s.answer = 'held'), array_agg(s.id) filter (where s.answer = 'ready'),
+      string_agg(distinct s.id::text, ',') filter (where s.answer = 'group')
+    into busy, lost, v_lanes, v_slots, v_key_slots, v_ready, groups
+    from longshore.settle(p_worker, p_ids, p_tokens, p_results, p_others) s;
+  end if;
+  if v_lanes is null and (p_these is not null or p_limit > 0) then
+    select c.* into v_is_claimed, lease_token, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone, refused
+    from longshore.claim_plain(p_worker, p_limit, p_these, p_lanes) c;
+  end if;
+  if v_is_claimed then
+    null; -- the usual case
+  elsif p_these is not null then
     select max(c.lease_token) filter (where c.answer = 'claimed'), string_agg(c.id::text, ',') filter (where c.answer = 'claimed'),
       string_agg(c.lane::text, ',') filter (where c.answer = 'claimed'), string_agg(c.attempts::text, ','),
       string_agg(c.max_attempts::text, ','), string_agg(c.score::text, ',') filter (where c.answer = 'claimed'),

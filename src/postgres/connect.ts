@@ -1,4 +1,5 @@
 /** Owns connections to Postgres: how to reach it, the pool and its settings. */
+import { createHash } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { LongshoreError } from '../job/errors.ts'
@@ -14,7 +15,10 @@ const SERVE_MS = 2000
 const LOOK_MS = 10
 
 export interface TextQueryable extends Queryable {
-  /** Rows as arrays of the texts that Postgres sent: the cheapest form, for the hot calls. */
+  /**
+   * Rows as arrays of the texts that Postgres sent: the cheapest form, for the hot calls. On a pool the statement is prepared
+   * once for each connection; behind a pooler that does not keep such statements the pool notices, and does without.
+   */
   queryTexts(text: string, values: unknown[]): Promise<(string | null)[][]>
 }
 
@@ -65,10 +69,41 @@ async function queryTexts(
   client: pg.Pool | pg.ClientBase,
   text: string,
   values: unknown[],
+  name?: string,
 ): Promise<(string | null)[][]> {
-  const { rows } = await client.query({ text, values, rowMode: 'array', types: asTexts as never })
+  const { rows } = await client.query({
+    text,
+    values,
+    rowMode: 'array',
+    types: asTexts as never,
+    ...(name === undefined ? {} : { name }),
+  })
   return rows as (string | null)[][]
 }
+
+/** As `queryTexts`, also where the connection is somebody else's: inside their transaction nothing is prepared. */
+export const textsOf = async (
+  db: Queryable | TextQueryable,
+  text: string,
+  values: unknown[],
+): Promise<(string | null)[][]> => {
+  if ('queryTexts' in db) return db.queryTexts(text, values)
+  const { rows } = await db.query(text, values)
+  return rows.map(row => Object.values(row).map(value => (value === null ? null : String(value))))
+}
+
+const statementNames = new Map<string, string>()
+/** One name for one text, in every process: a connection may have been used by others. */
+function statementName(text: string): string {
+  const known = statementNames.get(text)
+  if (known) return known
+  const name = `longshore_${createHash('sha256').update(text).digest('hex').slice(0, 32)}`
+  statementNames.set(text, name)
+  return name
+}
+
+/** The connection does not have the statement it was said to have, has another one, or its functions were replaced. */
+const UNPREPARED = new Set(['26000', '42P05', '0A000'])
 
 /** A pool that never ends the process by an unhandled 'error': a broken idle connection is replaced. */
 export function openPool(postgres: PostgresConfig, max: number, onError: (error: Error) => void): Pool {
@@ -101,10 +136,22 @@ export function openPool(postgres: PostgresConfig, max: number, onError: (error:
     // Connections that wait for a silent server are not waited for.
     await Promise.race([pool.end(), pause(END_MS, undefined, { ref: false })])
   }
+  let isPreparing = true
+  const queryPrepared = async (text: string, values: unknown[]) => {
+    if (!isPreparing) return queryTexts(pool, text, values)
+    try {
+      return await queryTexts(pool, text, values, statementName(text))
+    } catch (error) {
+      // Told before anything was run, so it may be asked again.
+      if (!UNPREPARED.has(String((error as { code?: unknown }).code))) throw error
+      isPreparing = false
+      return queryTexts(pool, text, values)
+    }
+  }
   let ended: Promise<void> | undefined
   return {
     query: (text, values) => pool.query(text, values),
-    queryTexts: (text, values) => queryTexts(pool, text, values),
+    queryTexts: queryPrepared,
     async transaction(work) {
       const client = await connect()
       let broken: Error | undefined

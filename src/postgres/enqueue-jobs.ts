@@ -2,6 +2,7 @@
 import type { Shape, WorkflowPlace } from '../job/enqueue-options.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { textsOf } from './connect.ts'
 import { explainRefusal } from './refused.ts'
 import { inSchema } from './schema-name.ts'
 
@@ -14,6 +15,8 @@ export interface NewJob extends WorkflowPlace {
   payload: string
   /** See `traceEnqueue`. */
   trace?: string | undefined
+  /** What `shape` says, where that is the usual: see `isUsual`. */
+  usual?: Shape | undefined
 }
 
 /** A job that is ready as soon as its transaction commits, and where it stands. */
@@ -33,6 +36,13 @@ export interface Enqueued {
 
 export const shapeText = (shape: Shape): string => JSON.stringify(shape)
 
+/** A job that asks for nothing is enqueued in a shorter way, with others of its kind. */
+export const isUsual = (shape: Shape): boolean =>
+  shape.constraintTag === 'c:' &&
+  shape.concurrencyKey === undefined &&
+  shape.runAt === undefined &&
+  shape.delayMs === undefined
+
 /**
  * Insert jobs. `isChecked`: the ids may be known already, then those jobs are left alone. `isHinted`: say which of them are
  * ready, for the caller to hint; the relay is not woken for them.
@@ -44,6 +54,8 @@ export async function enqueueJobs(
   isChecked: boolean,
   isHinted = false,
 ): Promise<Enqueued> {
+  const usual = isChecked ? undefined : usualShapeOf(jobs)
+  if (usual) return enqueueAlike(db, schema, usual, jobs, isHinted)
   const { shapeNumbers, values } = jobArguments(jobs)
   const columns = [
     ...(isChecked ? ['made::text[] as made'] : []),
@@ -66,6 +78,40 @@ export async function enqueueJobs(
   } catch (error) {
     return explainRefusal(error)
   }
+}
+
+/** The usual shape that all of them have. */
+function usualShapeOf(jobs: readonly NewJob[]): Shape | undefined {
+  const [first] = jobs
+  if (!first?.usual) return undefined
+  for (const job of jobs) {
+    if (job.shape !== first.shape || job.workflow !== undefined || job.trace !== undefined) return undefined
+  }
+  return first.usual
+}
+
+const ENQUEUE_ALIKE = 'select lane, score from longshore.enqueue_alike($1, $2, $3, $4, $5, $6, $7, $8)'
+
+async function enqueueAlike(
+  db: Queryable,
+  schema: string,
+  { queue, task, tag, priority, maxAttempts }: Shape,
+  jobs: readonly NewJob[],
+  isHinted: boolean,
+): Promise<Enqueued> {
+  const [row] = await textsOf(db, inSchema(schema, ENQUEUE_ALIKE), [
+    queue,
+    task,
+    tag,
+    priority,
+    maxAttempts,
+    `{${jobs.map(job => job.id).join(',')}}`,
+    jobs.map(job => job.payload).join('\n'),
+    isHinted,
+  ]).catch(explainRefusal)
+  const [lane, score] = row ?? []
+  const place = { queue, lane: Number(lane), score: String(score) }
+  return { made: undefined, ready: isHinted ? jobs.map(({ id }) => ({ id, ...place })) : [] }
 }
 
 /** What `enqueue_jobs` is told of jobs: their shapes, ids, numbers of shapes and payloads. */

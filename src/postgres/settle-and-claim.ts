@@ -129,7 +129,7 @@ function toClaimedJobs(
   const trace = traces ? (JSON.parse(traces) as Record<string, StoredTrace>) : undefined
   return ids.split(',').map((id, n) => ({
     id: id as JobId,
-    lane: Number(lane[n]),
+    lane: Number(lane[n] ?? lane[0]),
     leaseToken: token as string,
     attempt: Number(attempt[n]),
     maxAttempts: Number(most[n]),

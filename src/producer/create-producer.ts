@@ -24,7 +24,14 @@ import { type CancelAnswer, cancelJobs } from '../postgres/cancel-jobs.ts'
 import { type ChangeAnswer, changeJob } from '../postgres/change-job.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
-import { enqueueJobs, type MadeReady, makeLane, type NewJob, shapeText } from '../postgres/enqueue-jobs.ts'
+import {
+  enqueueJobs,
+  isUsual,
+  type MadeReady,
+  makeLane,
+  type NewJob,
+  shapeText,
+} from '../postgres/enqueue-jobs.ts'
 import { explainJob } from '../postgres/explain-job.ts'
 import {
   type AddedTo,
@@ -233,12 +240,12 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return ready
   }
 
-  const plainShapes = new WeakMap<Task, { shape: Shape; text: string }>()
+  const plainShapes = new WeakMap<Task, { shape: Shape; text: string; usual: Shape | undefined }>()
   const shapeOf = (task: Task, given: EnqueueOptions) => {
     const known = given === NO_OPTIONS ? plainShapes.get(task) : undefined
     if (known) return known
     const shape = toShape(task, given)
-    const made = { shape, text: shapeText(shape) }
+    const made = { shape, text: shapeText(shape), usual: isUsual(shape) ? shape : undefined }
     if (given === NO_OPTIONS) plainShapes.set(task, made)
     return made
   }
@@ -339,12 +346,12 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   return {
     async enqueue(task, payload, given = NO_OPTIONS) {
       checkTask(task)
-      const { shape, text: common } = shapeOf(task as Task, given)
+      const { shape, text: common, usual } = shapeOf(task as Task, given)
       const place = given === NO_OPTIONS ? NO_PLACE : toWorkflowPlace(given)
       const id = given.id === undefined ? newJobId() : toJobId(given.id)
       const send = (payload: string) => {
         const sendTraced = (trace: string | undefined) => {
-          const job = { id, queue: shape.queue, shape: common, payload, trace, ...place }
+          const job = { id, queue: shape.queue, shape: common, payload, trace, usual, ...place }
           return insert([job], given.id !== undefined, given.tx)
         }
         return traceEnqueue(sendTraced, { name: task.name, queue: shape.queue, jobs: 1, jobId: id })
@@ -368,7 +375,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
           `enqueueMany takes a list of payloads; got ${typeof payloads}`,
         )
       }
-      const { shape, text: common } = shapeOf(task as Task, given)
+      const { shape, text: common, usual } = shapeOf(task as Task, given)
       const place = toWorkflowPlace(given)
       const jobs: NewJob[] = []
       for (const payload of payloads) {
@@ -378,6 +385,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
           queue: shape.queue,
           shape: common,
           payload: typeof encoded === 'string' ? encoded : await encoded,
+          usual,
           ...place,
         })
       }

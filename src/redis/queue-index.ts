@@ -38,6 +38,8 @@ export interface Taken {
   lanes: number[]
   /** Lanes under limits among them, and how many of `ending` were used in each. */
   limited: Map<number, number>
+  /** There is so much more in Postgres that it had better be asked itself. */
+  isDeep: boolean
 }
 
 export interface Beat {
@@ -145,7 +147,7 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
     },
     async take({ generation, worker, limit, running, freed, ending, done }) {
       const counts = (map: ReadonlyMap<number, number> | undefined) => [...(map ?? [])].flat().join(',')
-      const [code, ids, lanes, limited, used] = await run(
+      const [code, ids, lanes, limited, used, deep] = await run(
         'take',
         { generation, worker, limit, running, freed: counts(freed), ending: counts(ending) },
         [...done],
@@ -157,6 +159,7 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
         limited: new Map(
           ((limited ?? []) as string[]).map((lane, n) => [Number(lane), Number((used as number[])[n])]),
         ),
+        isDeep: deep === 1,
       }
     },
     async putBack(generation, worker, jobs) {

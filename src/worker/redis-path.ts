@@ -16,6 +16,8 @@ export interface RedisPath {
   readonly isOpen: boolean
   /** Redis knows that it waits, in each of its queues: it is rung when there is something. Otherwise it must look by itself. */
   readonly isWaiting: boolean
+  /** The next claim goes straight to Postgres although the way is open: there is a backlog that Redis does not hold. */
+  readonly isDeep: boolean
   /** As the exchange with Postgres: settles `outcomes`, and claims up to `limit` jobs that Redis names. */
   exchange(outcomes: readonly Outcome[], limit: number): Promise<Exchange>
   /** A run has ended outside of an exchange. */
@@ -100,6 +102,7 @@ export function createRedisPath(options: {
   let isResting = false
   let heardAt = performance.now()
   let first = 0 // the queue whose turn it is
+  let isDeep = false // until a claim comes back short
   /** Runs under limits that were taken here: their slots are given back here. */
   const limitedRuns = new Map<string, { queue: Queue; lane: number }>()
   const limitedLanes = new Set<number>()
@@ -124,6 +127,7 @@ export function createRedisPath(options: {
     const { generation } = queue
     const code = await queue.index.register(generation, workerId, facts)
     queue.isWaiting = false
+    isDeep = false
     if (code !== 'OK') return
     if (isResting || isClosed) return void (await queue.index.unregister(workerId))
     if (queue.registered !== generation) {
@@ -243,7 +247,16 @@ export function createRedisPath(options: {
     for (const queue of queues) if (queue.freed.size > 0) takeFrom(queue, 0, new Map())
   }
 
+  /** Straight from Postgres, where the jobs are; what Redis still names of them is found gone when it is taken. */
+  const exchangeStraight = async (outcomes: readonly Outcome[], limit: number): Promise<Exchange> => {
+    const answer = await options.exchange(outcomes, limit)
+    isDeep &&= answer.claimed.length === limit
+    settled(outcomes, answer)
+    return answer
+  }
+
   const exchange = async (outcomes: readonly Outcome[], limit: number): Promise<Exchange> => {
+    if (isDeep && limit > 0) return exchangeStraight(outcomes, limit)
     const ending = new Map<Queue, Map<number, number>>()
     if (limitedRuns.size > 0) {
       for (const outcome of outcomes) {
@@ -262,6 +275,7 @@ export function createRedisPath(options: {
       const queue = queues[(first + n) % queues.length] as Queue
       const taken = await takeFrom(queue, limit - ids.length, ending.get(queue) ?? new Map())
       if (!taken) continue
+      if (queues.length === 1) isDeep = taken.isDeep
       for (const [lane, used] of taken.limited) {
         limitedLanes.add(lane)
         // These have passed from the old run to the new one already.
@@ -288,6 +302,7 @@ export function createRedisPath(options: {
       const answer = await options.exchange(outcomes, limit, { ids, lanes })
       settled(outcomes, answer)
       accept(ids, lanes, from, answer)
+      if (isDeep) tellDone()
       return ids.length === limit && answer.wait === null ? { ...answer, wait: 'more' } : answer
     } catch (error) {
       for (const queue of queues) {
@@ -298,6 +313,11 @@ export function createRedisPath(options: {
       }
       throw error
     }
+  }
+
+  /** With the next take it would come too late: the relay would look for what was taken. */
+  const tellDone = () => {
+    for (const queue of queues) if (queue.done.length > 0) takeFrom(queue, 0, new Map())
   }
 
   const settled = (outcomes: readonly Outcome[], answer: Exchange) => {
@@ -361,6 +381,9 @@ export function createRedisPath(options: {
     },
     get isWaiting() {
       return queues.every(queue => queue.isWaiting)
+    },
+    get isDeep() {
+      return isOpen && isDeep
     },
     exchange,
     runEnded(job) {

@@ -1,0 +1,45 @@
+-- The usual enqueue in few statements: new jobs of one kind that ask for nothing (no constraints, key, time, workflow or group).
+-- Payloads as in enqueue_jobs, which does everything else. Returns where they stand. p_hinted: the caller tells Redis of them
+-- after the commit.
+create function longshore.enqueue_alike(
+  p_queue text, p_task text, p_tag text, p_priority int, p_max_attempts int, p_ids uuid[], p_payloads text, p_hinted boolean,
+  out lane int, out score bigint
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+#variable_conflict use_variable
+declare
+  v_made int;
+  v_is_redis boolean;
+  v_is_listened boolean;
+begin
+  if p_priority is null or p_priority not between 0 and 2047 then
+    raise exception 'longshore: priority must be from 0 to 2047' using errcode = 'invalid_parameter_value';
+  end if;
+  select min(l.id), bool_or(s.dispatch = 'redis'), bool_or(exists (select from longshore.workers w where w.listening))
+  into lane, v_is_redis, v_is_listened
+  from longshore.settings s
+  left join longshore.lanes l on l.task = p_task and l.tag = p_tag and l.constraint_tag = 'c:' and l.queue = p_queue
+    and l.concurrency_key = '';
+  if lane is null then
+    lane := longshore.find_lane(p_queue, p_task, p_tag, 'c:');
+  end if;
+  score := ((2047 - p_priority)::bigint << 42) | floor(extract(epoch from clock_timestamp()) * 1000)::bigint;
+  insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
+  select t.id, lane, score, 'ready', p_max_attempts, t.payload::jsonb
+  from unnest(p_ids, string_to_array(p_payloads, E'\n')) as t(id, payload);
+  get diagnostics v_made = row_count;
+  -- One too many on either side is a null, which no job may have.
+  if v_made <> cardinality(p_ids) then
+    raise exception 'longshore: % payloads for % ids', v_made, cardinality(p_ids) using errcode = 'invalid_parameter_value';
+  end if;
+  if v_is_redis then
+    insert into longshore.outbox (jobs, lane, score, hinted) values (p_ids, lane, score, p_hinted);
+  end if;
+  if v_is_listened then
+    perform longshore.ring(lane, cardinality(p_ids));
+  end if;
+end
+$$;
