@@ -18,7 +18,8 @@
 --- @arg boundScore   the bound from now on, or nothing: all has been read
 --- @arg boundId
 --- @items            id, score, token
---- @returns          {code, bells, bound score, bound id}; code also MOVED: the bound is another one by now, read again from there
+--- @returns          {code, bells, bound score, bound id}; code also MOVED: the bound is another one by now, read again from there;
+---                   SPILLED: it is left to Postgres for now
 local refused = fence(arg.epoch, arg.generation, arg.seq)
 if refused then return { refused, 0, '', '' } end
 redis.call('SREM', prefix .. 'low', arg.lane)
@@ -42,6 +43,7 @@ if not lane then
   lane = lane_of(arg.lane)
   set_lane_bound(lane, '-1', '')
 end
+if lane.is_spilled then return { 'SPILLED', bells, lane.bound_score, lane.bound_id } end
 if lane.bound_score ~= arg.fromScore or lane.bound_id ~= arg.fromId then
   -- A hint pushed the tail out meanwhile, or there is nothing left to read.
   touched[arg.lane] = true

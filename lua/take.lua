@@ -4,6 +4,8 @@
 --- as slots are free. The worker says what became of earlier ones, which slots its runs have freed, and how many it runs.
 --- Nothing is taken from beyond the edge, where one of its lanes goes on in Postgres. A worker that gets less than it wants is
 --- idle from here on, and is rung when there is something for it.
+--- A backlog that goes on in Postgres is left to it where few workers share it: they claim there themselves, in order, until
+--- one gets less than it asked for. Naming each job here first would cost more than it saves.
 --- @key root
 --- @use bells finish
 --- @arg generation  in which it registered
@@ -11,10 +13,11 @@
 --- @arg limit       how many at most; 0: only tells
 --- @arg running     how many it runs
 --- @arg freed       lane, count, lane, count, …: ended runs of lanes under limits, and jobs it took in vain
+--- @arg straight    may: it can claim from Postgres itself; short: it did, and got less than it asked for; or nothing
 --- @arg ending      lane, count, …: runs under limits that end with the very claim that follows; their slots are for it alone
 --- @items           ids that it took earlier and claimed, or found gone
---- @returns         {code, ids, lanes, lanes under limits among them, how many of `ending` were used in each, 1 where Postgres had
----                  better be asked itself}; code OK | LOST (another generation) | UNKNOWN (it is not registered)
+--- @returns         {code, ids, lanes, lanes under limits among them, how many of `ending` were used in each, 1 where it is to
+---                  claim from Postgres itself}; code OK | LOST (another generation) | UNKNOWN (it is not registered)
 if not generation or generation ~= arg.generation then return { 'LOST' } end
 if redis.call('HEXISTS', prefix .. 'workers', arg.worker) == 0 then return { 'UNKNOWN' } end
 local limit = tonumber(arg.limit)
@@ -120,13 +123,26 @@ end)
 
 local function can_start(lane) return has_slots(lane) or (spare[lane.number] or 0) > 0 end
 
+local function may_go_straight()
+  return arg.straight == 'may' and redis.call('HLEN', prefix .. 'workers') <= 4
+end
+if arg.straight == 'short' then unspill() end
+
 -- The lanes of this worker that go on in Postgres, by where they do. What lies behind the first of them that can start a job is
 -- not taken before the relay has read on there: the next job in order may be in Postgres.
 local edges = {}
+local goes_straight = false
 if limit > 0 then
   for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'bounded')) do
     local lane = lane_of(number)
-    if redis.call('SISMEMBER', prefix .. 'workers-of:' .. lane.kind, me.id) == 1 then edges[#edges + 1] = lane end
+    if redis.call('SISMEMBER', prefix .. 'workers-of:' .. lane.kind, me.id) == 1 then
+      edges[#edges + 1] = lane
+      goes_straight = goes_straight or lane.is_spilled
+    end
+  end
+  if goes_straight and not may_go_straight() then
+    goes_straight = false
+    unspill()
   end
   table.sort(edges, function(a, b) return before(b.bound_score, b.bound_id, a.bound_score, a.bound_id) end)
 end
@@ -160,7 +176,7 @@ local function pick_from(lane)
   end
 end
 
-if limit > 0 then
+if limit > 0 and not goes_straight then
   local serves = redis.call('HMGET', me.key, 'plain', 'limited')
   plain, limited = serves[1], serves[2]
   is_queue_done = me.size == 0 or not begin(me.queue, nil, limit)
@@ -182,7 +198,7 @@ if limit > 0 then
   end
 end
 
-while #picked < limit do
+while #picked < limit and not goes_straight do
   -- The queue is used up. Where it was not complete, the lanes have the rest; where copies go to some workers only, they
   -- also have what others hold.
   if is_queue_done and not has_walked and (me.bound_score or width > 0) then
@@ -276,7 +292,35 @@ if #picked > 0 then
   bulk('HSET', taken_key, records)
 end
 
-if limit > 0 then
+--- All jobs of a lane are in Postgres alone from here on.
+local function spill(lane)
+  local ids = redis.call('ZRANGE', lane.home, 0, -1)
+  for first = 1, #ids, 1000 do
+    local last = math.min(first + 999, #ids)
+    for at, holders in ipairs(redis.call('HMGET', held_key, unpack(ids, first, last))) do
+      each(holders, function(holder) redis.call('ZREM', prefix .. 'queue:' .. holder, ids[first + at - 1]) end)
+    end
+  end
+  bulk('HDEL', held_key, ids)
+  bulk('HDEL', jobs_key, ids)
+  redis.call('DEL', lane.home)
+  lane.size, lane.is_spilled = 0, true
+  set_lane_bound(lane, '-1', '')
+  redis.call('HSET', lane.facts, 'spilled', 1)
+  redis.call('SADD', prefix .. 'spilled', lane.number)
+  redis.call('SREM', prefix .. 'low', lane.number)
+end
+if #picked == limit and edges[1] and not string.find(limited or '', '%d') and may_go_straight() then
+  goes_straight = true
+  each(plain, function(kind)
+    local lane = lane_of(kind)
+    if lane then spill(lane) end
+  end)
+end
+
+if goes_straight then
+  redis.call('ZREM', prefix .. 'idle', me.id)
+elseif limit > 0 then
   if #picked < limit and not is_at_edge then
     -- Everything that it may run has been looked at.
     if me.bound_score then set_worker_bound(me, nil) end
@@ -299,8 +343,4 @@ for _, number in ipairs(numbers) do
     under_used[#under_used + 1] = spare_used[number] or 0
   end
 end
--- A backlog that goes on in Postgres, no limit in play, and too few workers to be in each other's way there: naming each job here
--- would cost more than it saves.
-local is_deep = limit > 0 and #picked == limit and #edges > 0 and not string.find(limited or '', '%d')
-  and redis.call('HLEN', prefix .. 'workers') <= 4
-return { 'OK', picked, numbers, under, under_used, is_deep and 1 or 0 }
+return { 'OK', picked, numbers, under, under_used, goes_straight and 1 or 0 }

@@ -7,6 +7,8 @@
 --- @returns         {code, ids it took}
 if not generation then return { 'LOST', {} } end
 offer_again(disconnect(arg.worker))
+-- It may have been the one that worked through them.
+unspill()
 write_gathered()
 local taken = redis.call('HGETALL', taken_key)
 local left = {}

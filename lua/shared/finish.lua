@@ -60,7 +60,7 @@ local function finish()
   end
   for number in pairs(touched) do
     local lane = lane_of(number)
-    if lane and lane.bound_score and size_of(lane) < window / 2 then want_more(number) end
+    if lane and lane.bound_score and not lane.is_spilled and size_of(lane) < window / 2 then want_more(number) end
   end
   if #low > 0 then redis.call('PUBLISH', deployment .. ':low', root .. ' ' .. table.concat(low, ',')) end
 end

@@ -77,10 +77,11 @@ local function lane_of(number)
   local lane = lanes[number]
   if lane == nil then
     local facts = prefix .. 'lane-facts:' .. number
-    local got = redis.call('HMGET', facts, 'kind', 'limit', 'key-limit', 'bound-score', 'bound-id', 'head')
+    local got = redis.call('HMGET', facts, 'kind', 'limit', 'key-limit', 'bound-score', 'bound-id', 'head', 'spilled')
     lane = got[1] and {
       number = number, kind = got[1], limits = {}, bound_score = got[4], bound_id = got[5], head = got[6],
       bound_value = got[4] and tonumber(got[4]), facts = facts, home = prefix .. 'lane:' .. number,
+      is_spilled = got[7] and true,
     } or false
     if lane then
       for at = 2, 3 do
@@ -115,6 +116,16 @@ local low = {}
 --- The relay should read on in this lane.
 local function want_more(number)
   if redis.call('SADD', prefix .. 'low', number) == 1 then low[#low + 1] = number end
+end
+
+--- Lanes that were left to Postgres are wanted here again.
+local function unspill()
+  for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'spilled')) do
+    redis.call('HDEL', prefix .. 'lane-facts:' .. number, 'spilled')
+    if lanes[number] then lanes[number].is_spilled = nil end
+    want_more(number)
+  end
+  redis.call('DEL', prefix .. 'spilled')
 end
 
 -- Limits -----------------------------------------------------------------------------------------------------------------

@@ -38,8 +38,8 @@ export interface Taken {
   lanes: number[]
   /** Lanes under limits among them, and how many of `ending` were used in each. */
   limited: Map<number, number>
-  /** There is so much more in Postgres that it had better be asked itself. */
-  isDeep: boolean
+  /** The lanes are left to Postgres: it is to be asked itself. */
+  goesStraight: boolean
 }
 
 export interface Beat {
@@ -72,6 +72,8 @@ export interface QueueIndex {
     ending?: ReadonlyMap<number, number>
     /** Taken earlier, and claimed or found gone. */
     done: readonly string[]
+    /** It can claim from Postgres itself; or it did, and got less than it asked for. Default: it cannot. */
+    straight?: 'may' | 'short'
   }): Promise<Taken>
   putBack(generation: string, worker: number, jobs: readonly Refused[]): Promise<'OK' | 'LOST'>
   register(
@@ -87,7 +89,7 @@ export interface QueueIndex {
     from: Place,
     bound: Place | null,
     jobs: readonly ReadyJob[],
-  ): Promise<{ code: StepCode | 'MOVED'; bound: Place | null }>
+  ): Promise<{ code: StepCode | 'MOVED' | 'SPILLED'; bound: Place | null }>
   setSlots(step: Step, limit: number, free: string, turn: string | null): Promise<StepCode | 'CHANGED'>
   beginGeneration(
     epoch: string,
@@ -145,11 +147,11 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
       const [code, removed] = await run('remove', stepArgs(step), [...ids])
       return { code: code as StepCode, removed: Number(removed) }
     },
-    async take({ generation, worker, limit, running, freed, ending, done }) {
+    async take({ generation, worker, limit, running, freed, ending, done, straight: asked = '' }) {
       const counts = (map: ReadonlyMap<number, number> | undefined) => [...(map ?? [])].flat().join(',')
-      const [code, ids, lanes, limited, used, deep] = await run(
+      const [code, ids, lanes, limited, used, straight] = await run(
         'take',
-        { generation, worker, limit, running, freed: counts(freed), ending: counts(ending) },
+        { generation, worker, limit, running, freed: counts(freed), straight: asked, ending: counts(ending) },
         [...done],
       )
       return {
@@ -159,7 +161,7 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
         limited: new Map(
           ((limited ?? []) as string[]).map((lane, n) => [Number(lane), Number((used as number[])[n])]),
         ),
-        isDeep: deep === 1,
+        goesStraight: straight === 1,
       }
     },
     async putBack(generation, worker, jobs) {
@@ -200,7 +202,7 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
         },
         jobs.flatMap(job => [job.id, job.score, job.leaseToken]),
       )
-      return { code: code as StepCode | 'MOVED', bound: toPlace(boundScore, boundId) }
+      return { code: code as StepCode | 'MOVED' | 'SPILLED', bound: toPlace(boundScore, boundId) }
     },
     async setSlots(step, limit, free, turn) {
       const [code] = await run('set_slots', { ...stepArgs(step), limit, free, turn: turn ?? '' })

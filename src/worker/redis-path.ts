@@ -16,8 +16,8 @@ export interface RedisPath {
   readonly isOpen: boolean
   /** Redis knows that it waits, in each of its queues: it is rung when there is something. Otherwise it must look by itself. */
   readonly isWaiting: boolean
-  /** The next claim goes straight to Postgres although the way is open: there is a backlog that Redis does not hold. */
-  readonly isDeep: boolean
+  /** Redis has left its lanes to Postgres: claims go straight there for now, although the way is open. */
+  readonly goesStraight: boolean
   /** As the exchange with Postgres: settles `outcomes`, and claims up to `limit` jobs that Redis names. */
   exchange(outcomes: readonly Outcome[], limit: number): Promise<Exchange>
   /** A run has ended outside of an exchange. */
@@ -60,6 +60,8 @@ const FIRST_PUT_BACK_MS = 10
 const MOST_PUT_BACK_MS = 1000
 const MOST_DONE = 1000
 const UNREGISTER_MS = 500
+/** How long a worker claims straight from Postgres before it asks Redis again: more workers may have come. */
+const STRAIGHT_MS = 500
 const NOTHING: Exchange = {
   claimed: [],
   busy: new Set(),
@@ -102,7 +104,8 @@ export function createRedisPath(options: {
   let isResting = false
   let heardAt = performance.now()
   let first = 0 // the queue whose turn it is
-  let isDeep = false // until a claim comes back short
+  let straightUntil = 0 // or until a claim comes back short
+  let cameShort = false // and Redis has not been told
   /** Runs under limits that were taken here: their slots are given back here. */
   const limitedRuns = new Map<string, { queue: Queue; lane: number }>()
   const limitedLanes = new Set<number>()
@@ -127,7 +130,7 @@ export function createRedisPath(options: {
     const { generation } = queue
     const code = await queue.index.register(generation, workerId, facts)
     queue.isWaiting = false
-    isDeep = false
+    straightUntil = 0
     if (code !== 'OK') return
     if (isResting || isClosed) return void (await queue.index.unregister(workerId))
     if (queue.registered !== generation) {
@@ -186,6 +189,9 @@ export function createRedisPath(options: {
     const done = queue.done.splice(0, MOST_DONE)
     const { freed } = queue
     queue.freed = new Map()
+    // The lanes of one queue only: Postgres is asked for all that the worker may run.
+    const straight = limit === 0 || queues.length > 1 ? undefined : cameShort ? 'short' : 'may'
+    if (straight === 'short') cameShort = false
     try {
       const taken = await queue.index.take({
         generation,
@@ -195,10 +201,12 @@ export function createRedisPath(options: {
         freed,
         ending,
         done,
+        ...(straight ? { straight } : {}),
       })
       if (taken.code === 'OK') {
         // Answers come in the order of the takes; what their claims say later does not.
-        if (limit > 0) queue.isWaiting = taken.ids.length < limit
+        if (limit > 0) queue.isWaiting = taken.ids.length < limit && !taken.goesStraight
+        if (taken.goesStraight) straightUntil = performance.now() + STRAIGHT_MS
         return taken
       }
       giveUp(queue, new Error(taken.code === 'LOST' ? 'another generation has begun' : 'not registered'))
@@ -247,16 +255,20 @@ export function createRedisPath(options: {
     for (const queue of queues) if (queue.freed.size > 0) takeFrom(queue, 0, new Map())
   }
 
-  /** Straight from Postgres, where the jobs are; what Redis still names of them is found gone when it is taken. */
+  const goesStraight = () => isOpen && performance.now() < straightUntil
+
   const exchangeStraight = async (outcomes: readonly Outcome[], limit: number): Promise<Exchange> => {
     const answer = await options.exchange(outcomes, limit)
-    isDeep &&= answer.claimed.length === limit
+    if (limit > 0 && answer.claimed.length < limit) {
+      straightUntil = 0
+      cameShort = true
+    }
     settled(outcomes, answer)
     return answer
   }
 
   const exchange = async (outcomes: readonly Outcome[], limit: number): Promise<Exchange> => {
-    if (isDeep && limit > 0) return exchangeStraight(outcomes, limit)
+    if (limit > 0 && goesStraight()) return exchangeStraight(outcomes, limit)
     const ending = new Map<Queue, Map<number, number>>()
     if (limitedRuns.size > 0) {
       for (const outcome of outcomes) {
@@ -275,7 +287,6 @@ export function createRedisPath(options: {
       const queue = queues[(first + n) % queues.length] as Queue
       const taken = await takeFrom(queue, limit - ids.length, ending.get(queue) ?? new Map())
       if (!taken) continue
-      if (queues.length === 1) isDeep = taken.isDeep
       for (const [lane, used] of taken.limited) {
         limitedLanes.add(lane)
         // These have passed from the old run to the new one already.
@@ -288,6 +299,7 @@ export function createRedisPath(options: {
       }
     }
     if (ids.length === 0) {
+      if (limit > 0 && goesStraight()) return exchangeStraight(outcomes, limit)
       // The way was lost in the middle: this call goes straight.
       const answer =
         limit > 0 && !isOpen
@@ -302,7 +314,7 @@ export function createRedisPath(options: {
       const answer = await options.exchange(outcomes, limit, { ids, lanes })
       settled(outcomes, answer)
       accept(ids, lanes, from, answer)
-      if (isDeep) tellDone()
+      if (goesStraight()) tellDone()
       return ids.length === limit && answer.wait === null ? { ...answer, wait: 'more' } : answer
     } catch (error) {
       for (const queue of queues) {
@@ -382,8 +394,8 @@ export function createRedisPath(options: {
     get isWaiting() {
       return queues.every(queue => queue.isWaiting)
     },
-    get isDeep() {
-      return isOpen && isDeep
+    get goesStraight() {
+      return goesStraight()
     },
     exchange,
     runEnded(job) {

@@ -179,7 +179,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     taken: runs.inside,
     exchange: (outcomes, limit) =>
       path?.isOpen ? path.exchange(outcomes, limit) : exchange(outcomes, limit),
-    looksForFree: () => !path?.isOpen || path.isDeep,
+    looksForFree: () => !path?.isOpen || path.goesStraight,
     onClaimed: jobs => {
       wakeUp.onClaimed(jobs.length)
       runs.start(jobs)

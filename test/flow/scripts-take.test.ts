@@ -127,7 +127,7 @@ describe('a job that is taken', () => {
   it('is answered LOST in another generation, and UNKNOWN to a stranger', async () => {
     const queue = await begin()
     const ask = { worker: 1, limit: 1, running: 0, freed: new Map(), done: [] }
-    const nothing = { ids: [], lanes: [], limited: new Map() }
+    const nothing = { ids: [], lanes: [], limited: new Map(), goesStraight: false }
     expect(await queue.take({ generation: 'g0', ...ask })).toEqual({ code: 'LOST', ...nothing })
     expect(await queue.take({ generation: 'g1', ...ask })).toEqual({ code: 'UNKNOWN', ...nothing })
   })
