@@ -5,7 +5,7 @@
 
 import { rootKey } from './names.ts'
 import type { RedisStore } from './open-redis.ts'
-import type { Place, Spread } from './queue-index.ts'
+import { type Place, type Spread, START } from './queue-index.ts'
 
 export interface LaneSnapshot {
   kind: number
@@ -15,6 +15,8 @@ export interface LaneSnapshot {
   bound: Place | null
   /** The job by which it stands among the heads of its kind. */
   head: string | null
+  /** It is left to Postgres. */
+  isSpilled: boolean
   jobs: Place[]
 }
 
@@ -60,6 +62,8 @@ export interface IndexSnapshot extends Spread {
   low: number[]
   /** Lanes that go on in Postgres. */
   bounded: number[]
+  /** Lanes that are left to Postgres. */
+  spilled: number[]
   /** Longest first. */
   idle: number[]
 }
@@ -68,6 +72,7 @@ export type IndexInvariant =
   | 'one home' // a job is in exactly one lane, or taken
   | 'window' // a lane holds no more than it may, nothing at or behind its bound, and is read on in when it runs low
   | 'bounded' // lists exactly the lanes with a bound
+  | 'spilled' // lists exactly the lanes that are left to Postgres, and these hold nothing
   | 'depth' // nor does a worker's queue
   | 'reverse index' // `held` is what the queues hold
   | 'copies' // of ready jobs of plain lanes, for workers that may run them
@@ -123,6 +128,7 @@ export async function readIndex(
       keyLimit: toNumber(facts.get('key-limit')),
       bound: toBound(facts),
       head: facts.get('head') ?? null,
+      isSpilled: facts.has('spilled'),
       jobs,
     }
   })
@@ -185,6 +191,7 @@ export async function readIndex(
     limits,
     low: await set('low'),
     bounded: await set('bounded'),
+    spilled: await set('spilled'),
     idle: (await sorted('idle')).map(({ id }) => Number(id)),
   }
 }
@@ -209,16 +216,23 @@ export function findViolations(index: IndexSnapshot): IndexViolation[] {
 type Report = (invariant: IndexInvariant, problem: string, jobId?: string) => void
 
 function checkHomes(index: IndexSnapshot, report: Report): void {
-  const { lanes, kinds, jobs, taken, window, low, bounded } = index
+  const { lanes, kinds, jobs, taken, window, low, bounded, spilled } = index
   const homes = new Map<string, number>()
   const withBound = [...lanes].filter(([, { bound }]) => bound).map(([number]) => number)
   if (withBound.sort(byNumber).join() !== bounded.join())
     report('bounded', `the lanes ${withBound} have a bound, listed are ${bounded}`)
+  const left = [...lanes].filter(([, { isSpilled }]) => isSpilled).map(([number]) => number)
+  if (left.sort(byNumber).join() !== spilled.join())
+    report('spilled', `the lanes ${left} are left to Postgres, listed are ${spilled}`)
   for (const [number, lane] of lanes) {
     if (!kinds.has(lane.kind)) report('one home', `the kind ${lane.kind} of lane ${number} is not known`)
     if (lane.jobs.length > window)
       report('window', `lane ${number} holds ${lane.jobs.length} jobs, and may hold ${window}`)
-    if (lane.bound && lane.jobs.length < window / 2 && !low.includes(number))
+    if (lane.isSpilled) {
+      if (lane.jobs.length > 0) report('spilled', `lane ${number} is left to Postgres, and holds jobs`)
+      if (lane.bound?.score !== START.score)
+        report('spilled', `lane ${number} is left to Postgres, and its bound is not at the start`)
+    } else if (lane.bound && lane.jobs.length < window / 2 && !low.includes(number))
       report('window', `lane ${number} holds ${lane.jobs.length} jobs, and nobody is asked to read on`)
     for (const job of lane.jobs) {
       const other = homes.get(job.id)
