@@ -7,7 +7,7 @@ import { knownPeer, OURS } from './peers/known-peers.ts'
 import { writePlans } from './plans/write-plans.ts'
 import { formatResult, formatSummary, formatUnmeasured } from './print.ts'
 import { formatProfiles, formatStatements } from './profile/print-profile.ts'
-import { openRedis, type RedisUnderTest } from './redis.ts'
+import { openRedisServers, type RedisServers } from './redis-servers.ts'
 import { type Result, runRounds } from './rounds.ts'
 import { saveResults } from './save-results.ts'
 import type { Scenario } from './scenario.ts'
@@ -31,18 +31,16 @@ async function main(flags: Flags): Promise<void> {
       say(`${database.choice}; Node ${process.version}; ${availableParallelism()} cores, ${cpus()[0]?.model}`)
       if (flags.isPlans) return await plans(flags, database, build.folder)
       const peers = flags.scenarios.every(({ variants }) => variants) ? [OURS] : flags.peers
-      const redis = peers.some(peer => knownPeer(peer).needs.includes('redis'))
-        ? await openRedis()
-        : undefined
+      const redis = await openRedisServers(peers.flatMap(peer => knownPeer(peer).redis ?? []))
       try {
-        if (redis) say(`${redis.choice}, nothing on disk`)
-        for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}`)
+        for (const choice of redis.choices) say(choice)
+        for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}; ${knownPeer(peer).durability}`)
         for (const { id, variants } of flags.scenarios) {
           if (variants) say(`${id}: only ${OURS} beside itself, the other peers have no such thing`)
         }
         await run(flags, database, redis, build.folder)
       } finally {
-        await redis?.stop()
+        await redis.stop()
       }
     } finally {
       await database.stop()
@@ -58,12 +56,7 @@ async function plans({ sizes }: Flags, database: Database, longshore: string): P
   await writePlans({ database, sizes, install, say })
 }
 
-async function run(
-  flags: Flags,
-  database: Database,
-  redis: RedisUnderTest | undefined,
-  longshore: string,
-): Promise<void> {
+async function run(flags: Flags, database: Database, redis: RedisServers, longshore: string): Promise<void> {
   const onResult = async (result: Result, scenario: Scenario, profiles: string | undefined) => {
     say(formatResult(result, scenario))
     if (!profiles) return
@@ -87,7 +80,7 @@ async function run(
   const whole = {
     at: new Date().toISOString(),
     postgres: database.choice,
-    ...(redis ? { redis: redis.choice } : {}),
+    redis: redis.choices,
     node: process.version,
     machine: `${availableParallelism()} cores, ${cpus()[0]?.model}`,
     sizes: flags.sizes,

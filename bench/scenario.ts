@@ -2,6 +2,7 @@
 import type { Cores, WatchedServers } from './cpu.ts'
 import type { Database } from './database.ts'
 import { type ForkedWorker, forkWorker } from './fork-worker.ts'
+import type { Profiled } from './measure.ts'
 import type { Load, Peer, Surroundings } from './peers/peer.ts'
 import type { RedisUnderTest } from './redis.ts'
 import type { Sizes } from './sizes.ts'
@@ -31,6 +32,8 @@ export interface Scenario {
   readonly figures: readonly Figure[]
   /** What the peers are set for. Default: a backlog. */
   readonly load?: Load
+  /** No worker takes part. */
+  readonly isOfProducers?: boolean
   /** Longshore beside itself, in place of peers. Ratios are against the last one. */
   readonly variants?: readonly Variant[]
   /** The peer is installed in empty stores. Throws when a job is lost or runs twice. */
@@ -61,7 +64,7 @@ export function createSetting(given: {
   redis: RedisUnderTest | undefined
   relayPid: number | undefined
   sizes: Sizes
-  profile: { who: 'worker' | 'producer'; folder: string } | undefined
+  profile: { who: Profiled; folder: string } | undefined
 }): Setting & { killWorkers(): void } {
   const { peerName, side, peer, surroundings, database, redis, relayPid, sizes, profile } = given
   const workers: ForkedWorker[] = []

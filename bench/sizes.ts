@@ -5,6 +5,8 @@ export interface Sizes {
   readonly enqueueMs: number
   readonly bulkJobs: number
   readonly drainJobs: number
+  /** That go the whole way, from producer to worker. */
+  readonly wholeJobs: number
   /** Drained one by one through few slots. */
   readonly slowJobs: number
   /** Drained by eight worker processes. */
@@ -26,6 +28,7 @@ export const FULL: Sizes = {
   enqueueMs: 4000,
   bulkJobs: 150_000,
   drainJobs: 150_000,
+  wholeJobs: 150_000,
   slowJobs: 10_000,
   highJobs: 100_000,
   ahead: [500_000, 2_000_000],
@@ -42,6 +45,7 @@ export const QUICK: Sizes = {
   enqueueMs: 1500,
   bulkJobs: 40_000,
   drainJobs: 50_000,
+  wholeJobs: 50_000,
   slowJobs: 3000,
   highJobs: 40_000,
   ahead: [50_000, 200_000],
