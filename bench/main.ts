@@ -89,7 +89,7 @@ async function run(flags: Flags, database: Database, redis: RedisServers, longsh
   }
   if (flags.isSaved) say(`saved ${saveResults(flags.setName, whole)}`)
   if (flags.isJson) console.log(JSON.stringify(whole, null, 2))
-  else if (!flags.profile) console.log(`\n${formatSummary(summary, flags.peers)}`)
+  else if (!flags.profile) console.log(`\n${formatSummary(summary, flags.scenarios, flags.peers)}`)
 }
 
 try {

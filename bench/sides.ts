@@ -24,7 +24,7 @@ export function pairsIn(scenario: Scenario, peers: readonly string[]): readonly 
   return sides.slice(0, -1).map(side => ({ side, to: sides.at(-1) as string }))
 }
 
-export const pairsOfPeers = (peers: readonly string[]): readonly Pair[] =>
+const pairsOfPeers = (peers: readonly string[]): readonly Pair[] =>
   peers
     .filter(isOurs)
     .flatMap((side, i, ours) =>
