@@ -5,6 +5,7 @@ import { type ForkedRelay, forkRelay } from './fork-relay.ts'
 import { knownPeer, OURS } from './peers/known-peers.ts'
 import type { Surroundings } from './peers/peer.ts'
 import type { Settings } from './peers/tuning.ts'
+import { profileStretch } from './profile/stretch-profile.ts'
 import type { RedisServers } from './redis-servers.ts'
 import { createSetting, type Measurement, type Scenario } from './scenario.ts'
 import type { Sizes } from './sizes.ts'
@@ -60,7 +61,8 @@ export async function measure(
     redis,
     relayPid: relay?.pid,
     sizes: fitting(sizes, known.fewerJobs),
-    profile,
+    profile: profile && profileStretch(profile, { relay, redis: redis?.client }),
+    profileWorkersInto: profile?.who === 'worker' ? profile.folder : undefined,
   })
   try {
     return await scenario.measure(setting)

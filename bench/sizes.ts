@@ -1,4 +1,4 @@
-/** Owns how much is measured: enough for a figure that holds, or (`--quick`) for a look in about three minutes. */
+/** Owns how much is measured: enough for a figure that holds, or (`--quick`) for a look in about a minute. */
 export interface Sizes {
   readonly rounds: number
   /** How long single enqueues are counted. */
@@ -42,17 +42,17 @@ export const FULL: Sizes = {
 
 export const QUICK: Sizes = {
   rounds: 1,
-  enqueueMs: 1500,
+  enqueueMs: 1000,
   bulkJobs: 40_000,
-  drainJobs: 50_000,
-  wholeJobs: 50_000,
+  drainJobs: 40_000,
+  wholeJobs: 40_000,
   slowJobs: 3000,
   highJobs: 40_000,
   ahead: [50_000, 200_000],
   backlog: 100_000,
   keys: 1000,
   claims: 300,
-  lightLoadMs: 3000,
+  lightLoadMs: 2000,
   streamMs: 3000,
   patienceMs: 500,
 }

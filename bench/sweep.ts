@@ -1,0 +1,55 @@
+/** Owns the search for a peer's best settings: a short drain with each candidate, all of them in turn in each round. */
+import { NOISE_CORES } from './cpu.ts'
+import { formatFigure, formatSpread } from './format.ts'
+import { type Bench, measure } from './measure.ts'
+import { knownPeer } from './peers/known-peers.ts'
+import type { Settings } from './peers/tuning.ts'
+import { formatTable } from './print.ts'
+import { spreadOfQuiet } from './quiet-rounds.ts'
+import { drain1 } from './scenarios/drain-one-worker.ts'
+import type { Spread } from './statistics.ts'
+
+export interface Swept {
+  readonly settings: Settings
+  readonly rate: Spread
+  /** It is what the peer is measured with. */
+  readonly isUsed: boolean
+}
+
+/** The best first. */
+export async function sweep(bench: Bench, peer: string, onStart: (what: string) => void): Promise<Swept[]> {
+  const tuning = await knownPeer(peer).tuning?.()
+  if (!tuning) throw new Error(`${peer} has nothing to tune`)
+  const { candidates, sweepJobs, used } = tuning
+  const sizes = { ...bench.sizes, drainJobs: sweepJobs }
+  const samples = candidates.map(() => [] as { value: number; isNoisy: boolean }[])
+  for (let round = 1; round <= sizes.rounds; round++) {
+    for (const [i, settings] of candidates.entries()) {
+      onStart(`round ${round} of ${sizes.rounds}: ${describe(settings)} …`)
+      const { figures, cores } = await measure({ ...bench, sizes }, drain1, peer, { settings })
+      samples[i]?.push({ value: figures['rate'] ?? 0, isNoisy: (cores.others ?? 0) > NOISE_CORES })
+    }
+  }
+  return candidates
+    .map((settings, i) => ({
+      settings,
+      rate: spreadOfQuiet(samples[i] ?? []) as Spread,
+      isUsed: describe(settings) === describe(used),
+    }))
+    .sort((a, b) => b.rate.median - a.rate.median)
+}
+
+const describe = (settings: Settings) =>
+  Object.entries(settings)
+    .map(([name, value]) => `${name} ${value}`)
+    .join(', ')
+
+export const formatSweep = (swept: readonly Swept[]): string =>
+  formatTable({
+    head: ['settings', 'jobs/s', ''],
+    rows: swept.map(({ settings, rate, isUsed }) => [
+      describe(settings),
+      formatSpread(rate, value => formatFigure(value, 'jobs/s')),
+      isUsed ? 'used' : '',
+    ]),
+  })
