@@ -17,8 +17,8 @@ export interface Panel {
 }
 
 const WIDTH = 860
-const LEFT = 170
-const PLOT = 430
+const LEFT = 190
+const PLOT = 410
 const ROW = 26
 const BAR = 14
 const TOP = 44

@@ -1,5 +1,9 @@
-/** Owns the search for a peer's best settings: a short drain with each candidate, all of them in turn in each round. */
+/**
+ * Owns the search for a peer's best settings: a short drain with each candidate, all of them in turn in each round. The clock
+ * starts with the worker: counted from the first handler, whatever fetches most ahead of it would look best.
+ */
 import { NOISE_CORES } from './cpu.ts'
+import { RATE_FROM_BEGIN } from './drain.ts'
 import { formatFigure, formatSpread } from './format.ts'
 import { type Bench, measure } from './measure.ts'
 import { knownPeer } from './peers/known-peers.ts'
@@ -27,7 +31,7 @@ export async function sweep(bench: Bench, peer: string, onStart: (what: string) 
     for (const [i, settings] of candidates.entries()) {
       onStart(`round ${round} of ${sizes.rounds}: ${describe(settings)} …`)
       const { figures, cores } = await measure({ ...bench, sizes }, drain1, peer, { settings })
-      samples[i]?.push({ value: figures['rate'] ?? 0, isNoisy: (cores.others ?? 0) > NOISE_CORES })
+      samples[i]?.push({ value: figures[RATE_FROM_BEGIN] ?? 0, isNoisy: (cores.others ?? 0) > NOISE_CORES })
     }
   }
   return candidates

@@ -13,7 +13,7 @@ interface BullmqPostgresSettings extends Record<string, number> {
 }
 
 export const BULLMQ_POSTGRES: Tuning<BullmqPostgresSettings> = {
-  used: { concurrency: 50, connections: 10 },
+  used: { concurrency: 100, connections: 20 },
   candidates: [
     { concurrency: 10, connections: 4 },
     { concurrency: 50, connections: 4 },
@@ -24,7 +24,7 @@ export const BULLMQ_POSTGRES: Tuning<BullmqPostgresSettings> = {
   ],
   sweepJobs: 5000,
   source: 'docs.bullmq.io, "Concurrency"; connections from the default of 10 of its pool, up and down',
-  found: '',
+  found: '100 at once on 20 connections 1,628 jobs/s; 10 on 4 1,594; 50 on 10 1,471: all but level',
 }
 
 export const openBullmqPostgres: OpenPeer = async surroundings => {

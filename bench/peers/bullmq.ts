@@ -27,7 +27,8 @@ export const BULLMQ: Tuning<BullmqSettings> = {
   sweepJobs: 30_000,
   source:
     'docs.bullmq.io, "Concurrency": many jobs at once where they wait for others, the rest is to be tried',
-  found: '',
+  found:
+    '50 and 100 at once are level (16,747 and 17,048 jobs/s); 10 at once 11,432, 200 14,340; more workers in a process gain nothing',
 }
 
 export const openBullmq: OpenPeer = async surroundings => {

@@ -35,14 +35,11 @@ const batched = (concurrentJobs: number, localQueue: number, batchDelayMs: numbe
 export const GRAPHILE_BATCHED: Tuning<GraphileSettings> = {
   used: batched(100, 2000, 20),
   candidates: [
-    batched(100, 500, 0),
     batched(100, 500, 20),
-    batched(100, 1000, 20),
     batched(100, 2000, 20),
-    batched(100, 2000, 100),
     batched(100, 5000, 20),
-    batched(24, 2000, 20),
-    batched(200, 2000, 20),
+    batched(200, 5000, 20),
+    batched(100, 10_000, 20),
   ],
   sweepJobs: 60_000,
   source: SOURCE,
@@ -51,11 +48,11 @@ export const GRAPHILE_BATCHED: Tuning<GraphileSettings> = {
 
 /** As it comes, but for the number of jobs at once and of connections, which everybody sets. */
 export const GRAPHILE_DEFAULT: Tuning<GraphileSettings> = {
-  used: oneByOne(24, 26),
+  used: oneByOne(100, 10),
   candidates: [oneByOne(10, 10), oneByOne(24, 10), oneByOne(24, 26), oneByOne(50, 20), oneByOne(100, 10)],
   sweepJobs: 8000,
   source: SOURCE,
-  found: '',
+  found: '100 at once on 10 connections 2,750 jobs/s; 24 on 10 2,546; 24 on 26 2,369: all but level',
 }
 
 const logger = new Logger(() => (level, message) => {

@@ -55,7 +55,7 @@ export const knownPeers: Readonly<Record<string, KnownPeer>> = {
   },
   'graphile-default': {
     title:
-      'graphile-worker 0.18 as it comes, neither local queue nor batches: 24 jobs at once, 26 connections',
+      'graphile-worker 0.18 as it comes, neither local queue nor batches: 100 jobs at once, 10 connections',
     durability: IN_POSTGRES,
     package: 'graphile-worker',
     isInPostgres: true,
@@ -66,7 +66,7 @@ export const knownPeers: Readonly<Record<string, KnownPeer>> = {
   },
   'pg-boss': {
     title:
-      'pg-boss 12.38: batches of 2,000, 4 at once, fetched on while they are full, otherwise every 0.5 s; paced jobs: 1 at once, woken by notify',
+      'pg-boss 12.38: batches of 5,000, 4 at once, fetched on while they are full, otherwise every 0.5 s; paced jobs: 1 at once, woken by notify',
     durability: IN_POSTGRES,
     package: 'pg-boss',
     isInPostgres: true,
@@ -75,7 +75,7 @@ export const knownPeers: Readonly<Record<string, KnownPeer>> = {
   },
   'bullmq-postgres': {
     title:
-      'BullMQ 6.7 on its own Postgres backend: 50 jobs at once, 10 connections; light load: default worker',
+      'BullMQ 6.7 on its own Postgres backend: 100 jobs at once, 20 connections; light load: default worker',
     durability: IN_POSTGRES,
     package: 'bullmq',
     isInPostgres: true,

@@ -18,20 +18,17 @@ interface PgBossSettings extends Record<string, number> {
 }
 
 export const PG_BOSS: Tuning<PgBossSettings> = {
-  used: { batch: 2000, batchesAtOnce: 4 },
+  used: { batch: 5000, batchesAtOnce: 4 },
   candidates: [
-    { batch: 100, batchesAtOnce: 1 },
-    { batch: 500, batchesAtOnce: 2 },
-    { batch: 1000, batchesAtOnce: 2 },
+    { batch: 500, batchesAtOnce: 4 },
     { batch: 1000, batchesAtOnce: 4 },
     { batch: 2000, batchesAtOnce: 2 },
     { batch: 2000, batchesAtOnce: 4 },
-    { batch: 5000, batchesAtOnce: 2 },
     { batch: 5000, batchesAtOnce: 4 },
   ],
   sweepJobs: 60_000,
   source: 'its documentation of `work`: batchSize, localConcurrency, burstWhenBatchFull',
-  found: '',
+  found: '4 batches of 5,000 29,463 jobs/s, 4 of 2,000 27,905, 4 of 1,000 25,010, 1 of 100 13,574',
 }
 
 export const openPgBoss: OpenPeer = async surroundings => {
