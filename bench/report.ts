@@ -86,7 +86,7 @@ function settingsOf(peers: readonly RecordedPeer[]): string[] {
 function noiseOf(again: number, noisy: number): string {
   if (again === 0) return 'No measurement was noisy.'
   const left = noisy === 0 ? 'then all were quiet' : `${noisy} sides kept a noisy round, see "Processor time"`
-  return `${again} measurements were made once more because they were noisy; ${left}.`
+  return `${again} ${again === 1 ? 'measurement was' : 'measurements were'} made once more because of noise; ${left}.`
 }
 
 const bullets = (lines: readonly string[]) => lines.map(line => `- ${line}`).join('\n')

@@ -35,8 +35,8 @@ export const FULL: Sizes = {
   backlog: 1_000_000,
   keys: 1000,
   claims: 1000,
-  lightLoadMs: 8000,
-  streamMs: 8000,
+  lightLoadMs: 6000,
+  streamMs: 6000,
   patienceMs: 5000,
 }
 

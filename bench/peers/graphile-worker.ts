@@ -43,7 +43,8 @@ export const GRAPHILE_BATCHED: Tuning<GraphileSettings> = {
   ],
   sweepJobs: 60_000,
   source: SOURCE,
-  found: '',
+  found:
+    'local queue of 2,000 35,062 jobs/s, of 500 34,901, of 5,000 25,739, of 10,000 15,420: what is fetched ahead delays the first job',
 }
 
 /** As it comes, but for the number of jobs at once and of connections, which everybody sets. */
