@@ -63,7 +63,7 @@ async function plans({ sizes }: Flags, database: Database, longshore: string): P
 
 async function runSweep(flags: Flags, bench: Bench, peer: string): Promise<void> {
   const swept = await sweep(bench, peer, hint)
-  console.log(formatSweep(swept))
+  console.log(await formatSweep(peer, swept))
   const at = new Date().toISOString()
   const machine = describeMachine()
   if (flags.isSaved)

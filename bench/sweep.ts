@@ -16,15 +16,13 @@ import type { Spread } from './statistics.ts'
 export interface Swept {
   readonly settings: Settings
   readonly rate: Spread
-  /** It is what the peer is measured with. */
-  readonly isUsed: boolean
 }
 
 /** The best first. */
 export async function sweep(bench: Bench, peer: string, onStart: (what: string) => void): Promise<Swept[]> {
   const tuning = await knownPeer(peer).tuning?.()
   if (!tuning) throw new Error(`${peer} has nothing to tune`)
-  const { candidates, sweepJobs, used } = tuning
+  const { candidates, sweepJobs } = tuning
   const sizes = { ...bench.sizes, drainJobs: sweepJobs }
   const samples = candidates.map(() => [] as { value: number; isNoisy: boolean }[])
   for (let round = 1; round <= sizes.rounds; round++) {
@@ -38,7 +36,6 @@ export async function sweep(bench: Bench, peer: string, onStart: (what: string) 
     .map((settings, i) => ({
       settings,
       rate: spreadOfQuiet(samples[i] ?? []) as Spread,
-      isUsed: describe(settings) === describe(used),
     }))
     .sort((a, b) => b.rate.median - a.rate.median)
 }
@@ -48,12 +45,14 @@ const describe = (settings: Settings) =>
     .map(([name, value]) => `${name} ${value}`)
     .join(', ')
 
-export const formatSweep = (swept: readonly Swept[]): string =>
-  formatTable({
+export async function formatSweep(peer: string, swept: readonly Swept[]): Promise<string> {
+  const used = describe((await knownPeer(peer).tuning?.())?.used ?? {})
+  return formatTable({
     head: ['settings', 'jobs/s', ''],
-    rows: swept.map(({ settings, rate, isUsed }) => [
+    rows: swept.map(({ settings, rate }) => [
       describe(settings),
       formatSpread(rate, value => formatFigure(value, 'jobs/s')),
-      isUsed ? 'used' : '',
+      describe(settings) === used ? 'used' : '',
     ]),
   })
+}

@@ -66,7 +66,7 @@ export const knownPeers: Readonly<Record<string, KnownPeer>> = {
   },
   'pg-boss': {
     title:
-      'pg-boss 12.38: batches of 5,000, 4 at once, fetched on while they are full, otherwise every 0.5 s; paced jobs: 1 at once, woken by notify',
+      'pg-boss 12.38: batches of 2,000, 4 at once, fetched on while they are full, otherwise every 0.5 s; paced jobs: 1 at once, woken by notify',
     durability: IN_POSTGRES,
     package: 'pg-boss',
     isInPostgres: true,
