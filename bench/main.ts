@@ -14,7 +14,7 @@ import { describeMachine, type RunRecord, recordPeer } from './run-record.ts'
 import { saveJson, saveResults } from './save-results.ts'
 import type { Scenario } from './scenario.ts'
 import { summarize } from './summary.ts'
-import { formatSweep, sweep } from './sweep.ts'
+import { COUNTED, formatSweep, sweep } from './sweep.ts'
 
 /** Progress goes to standard error: standard output holds the results. */
 const isTerminal = process.stderr.isTTY
@@ -67,7 +67,9 @@ async function runSweep(flags: Flags, bench: Bench, peer: string): Promise<void>
   const at = new Date().toISOString()
   const machine = describeMachine()
   if (flags.isSaved)
-    say(`saved ${saveJson(`sweep-${peer}`, { at, machine, rounds: flags.sizes.rounds, swept })}`)
+    say(
+      `saved ${saveJson(`sweep-${peer}`, { at, machine, rounds: flags.sizes.rounds, counted: COUNTED, swept })}`,
+    )
 }
 
 async function run(flags: Flags, bench: Bench, peers: readonly string[]): Promise<void> {

@@ -13,6 +13,9 @@ import { spreadOfQuiet } from './quiet-rounds.ts'
 import { drain1 } from './scenarios/drain-one-worker.ts'
 import type { Spread } from './statistics.ts'
 
+/** Told beside the rates. */
+export const COUNTED = "from the worker's start"
+
 export interface Swept {
   readonly settings: Settings
   readonly rate: Spread
