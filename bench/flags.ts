@@ -26,7 +26,7 @@ export interface Flags {
 
 export const USAGE = `npm run bench -- [flags]
 
-  --quick              smaller numbers, one round, fewer scenarios and peers: about a minute
+  --quick              smaller numbers, one round, fewer scenarios and peers: a good minute
   --rounds <n>         rounds over all scenarios and peers (3)
   --set <name>         all (longshore beside its peers, the default) | itself (longshore with a feature beside longshore
                        without)
