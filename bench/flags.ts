@@ -1,6 +1,8 @@
 /** Owns the command line of the bench. */
 import { parseArgs } from 'node:util'
+import type { Profiled } from './measure.ts'
 import { knownPeer, knownPeers, OURS } from './peers/known-peers.ts'
+import { leftOutPeers, leftOutScenarios, QUICK_PEERS, QUICK_SCENARIOS } from './quick.ts'
 import type { Scenario } from './scenario.ts'
 import { scenarioSets, scenarios } from './scenarios/all.ts'
 import { FULL, QUICK, type Sizes } from './sizes.ts'
@@ -9,36 +11,50 @@ export interface Flags {
   readonly sizes: Sizes
   readonly scenarios: readonly Scenario[]
   readonly peers: readonly string[]
+  /** What `--quick` does without. */
+  readonly leftOut: readonly string[]
   readonly isJson: boolean
   readonly isSaved: boolean
   /** Explain the hot functions instead of measuring. */
   readonly isPlans: boolean
-  readonly profile: 'worker' | 'producer' | undefined
-  /** Names what was measured: for the file of `--save`. */
-  readonly setName: string
+  /** Look for this peer's best settings instead. */
+  readonly sweep: string | undefined
+  readonly profile: Profiled | undefined
+  /** Names what was measured, and the files it is written to. */
+  readonly name: string
 }
 
 export const USAGE = `npm run bench -- [flags]
 
-  --quick              smaller numbers, one round: about three minutes with all peers
+  --quick              smaller numbers, one round, fewer scenarios and peers: a good minute
   --rounds <n>         rounds over all scenarios and peers (3)
   --set <name>         all (longshore beside its peers, the default) | itself (longshore with a feature beside longshore
                        without)
   --only <ids>         ${scenarios.map(scenario => scenario.id).join(',')}
   --peers <names>      ${Object.keys(knownPeers).join(',')} (all of them)
   --json               print the results as JSON
-  --save               write them to bench/results/
-  --profile <who>      worker | producer: the functions its time goes to, and the statements Postgres's goes to
+  --no-save            do not write record, report and charts to bench/results/
+  --sweep <peer>       look for the best settings of this peer instead
+  --profile <who>      worker | producer | relay: the functions its time goes to, the statements Postgres's goes to, the commands
+                       Redis's goes to
   --plans              write the plans of the hot functions to bench/plans/ instead
   --help
 
-DATABASE_URL measures on that server, in a database of its own; otherwise one is started. A Redis is
-always one of our own that keeps nothing on disk, started when a chosen peer needs it.`
+DATABASE_URL measures on that server, in a database of its own; otherwise one is started. A Redis is always
+one of our own, one for each way of keeping things on disk that a chosen peer needs.`
+
+/** What shows most of it. */
+const PROFILES = {
+  worker: { scenario: 'drain1', peer: OURS },
+  producer: { scenario: 'enqueue32', peer: OURS },
+  relay: { scenario: 'whole', peer: 'longshore' },
+} as const satisfies Record<Profiled, { scenario: string; peer: string }>
 
 /** Undefined when only help was asked for. */
 export function readFlags(args: string[]): Flags | undefined {
   const { values } = parseArgs({
     args,
+    allowNegative: true,
     options: {
       quick: { type: 'boolean', default: false },
       rounds: { type: 'string' },
@@ -46,42 +62,67 @@ export function readFlags(args: string[]): Flags | undefined {
       only: { type: 'string' },
       peers: { type: 'string' },
       json: { type: 'boolean', default: false },
-      save: { type: 'boolean', default: false },
+      save: { type: 'boolean', default: true },
+      sweep: { type: 'string' },
       profile: { type: 'string' },
       plans: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
     },
   })
   if (values.help) return undefined
-  const { profile } = values
-  if (profile !== undefined && profile !== 'worker' && profile !== 'producer') {
-    throw new Error(`--profile is worker or producer, not "${profile}"`)
-  }
-  if (!isSet(values.set))
-    throw new Error(`--set is ${Object.keys(scenarioSets).join(' or ')}, not "${values.set}"`)
-  const usual = values.quick ? QUICK : FULL
+  const { quick, sweep, set } = values
+  if (!isSet(set)) throw new Error(`--set is ${Object.keys(scenarioSets).join(' or ')}, not "${set}"`)
+  const profile = values.profile === undefined ? undefined : readProfiled(values.profile)
+  const usual = quick ? QUICK : FULL
   const rounds = values.rounds === undefined ? (profile ? 1 : usual.rounds) : Number(values.rounds)
   if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds is a whole number from 1 on')
-  const only = values.only ?? (profile && { worker: 'drain1', producer: 'enqueue32' }[profile])
-  const peers = values.peers?.split(',') ?? (profile ? [OURS] : Object.keys(knownPeers))
+
+  const isQuickSet = quick && set === 'all'
+  const only = values.only?.split(',') ?? (profile && [PROFILES[profile].scenario])
+  const ids = only ?? (isQuickSet ? QUICK_SCENARIOS : scenarioSets[set].map(({ id }) => id))
+  const some = sweep === undefined ? values.peers?.split(',') : [sweep]
+  const asked = some ?? (profile && [PROFILES[profile].peer])
+  const peers = asked ?? (isQuickSet ? QUICK_PEERS : Object.keys(knownPeers))
   for (const name of peers) knownPeer(name)
-  const chosen = only === undefined ? scenarioSets[values.set] : only.split(',').map(findScenario)
   return {
     sizes: { ...usual, rounds },
-    scenarios: chosen,
+    scenarios: ids.map(findScenario),
     peers,
+    leftOut: isQuickSet ? [...(only ? [] : [leftOutScenarios()]), ...(asked ? [] : [leftOutPeers()])] : [],
     isJson: values.json,
-    isSaved: values.save,
+    isSaved: values.save && profile === undefined,
     isPlans: values.plans,
+    sweep,
     profile,
-    setName: [
-      only === undefined ? values.set : chosen.map(scenario => scenario.id).join('+'),
-      ...(values.quick ? ['quick'] : []),
-    ].join('-'),
+    name: nameOf({ quick, set, only, peers: asked, rounds: rounds < usual.rounds ? rounds : undefined }),
   }
 }
 
+/** A run of less than the whole set does not overwrite the whole set's files. */
+function nameOf(given: {
+  quick: boolean
+  set: string
+  only: readonly string[] | undefined
+  peers: readonly string[] | undefined
+  rounds: number | undefined
+}): string {
+  const { quick, set, only, peers, rounds } = given
+  const isPart = only ?? peers ?? rounds
+  return [
+    ...(quick ? ['quick'] : []),
+    ...(isPart ? ['only'] : []),
+    only?.join('+') ?? set,
+    ...(peers ? ['of', peers.join('+')] : []),
+    ...(rounds ? [`rounds-${rounds}`] : []),
+  ].join('-')
+}
+
 const isSet = (name: string): name is keyof typeof scenarioSets => name in scenarioSets
+
+function readProfiled(who: string): Profiled {
+  if (who in PROFILES) return who as Profiled
+  throw new Error(`--profile is ${Object.keys(PROFILES).join(', ')}, not "${who}"`)
+}
 
 function findScenario(id: string): Scenario {
   const found = scenarios.find(scenario => scenario.id === id)

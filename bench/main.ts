@@ -1,17 +1,20 @@
 /** The bench: longshore beside its peers, or beside itself, on one machine, in one run. Flags are in `flags.ts`. */
-import { availableParallelism, cpus } from 'node:os'
 import { buildLongshore } from './build-longshore.ts'
 import { type Database, openDatabase } from './database.ts'
 import { type Flags, readFlags, USAGE } from './flags.ts'
+import type { Bench } from './measure.ts'
 import { knownPeer, OURS } from './peers/known-peers.ts'
 import { writePlans } from './plans/write-plans.ts'
 import { formatResult, formatSummary, formatUnmeasured } from './print.ts'
 import { formatProfiles, formatStatements } from './profile/print-profile.ts'
-import { openRedis, type RedisUnderTest } from './redis.ts'
+import { formatRedis } from './profile/print-redis.ts'
+import { openRedisServers } from './redis-servers.ts'
 import { type Result, runRounds } from './rounds.ts'
-import { saveResults } from './save-results.ts'
+import { describeMachine, type RunRecord, recordPeer } from './run-record.ts'
+import { saveJson, saveResults } from './save-results.ts'
 import type { Scenario } from './scenario.ts'
 import { summarize } from './summary.ts'
+import { COUNTED, formatSweep, sweep } from './sweep.ts'
 
 /** Progress goes to standard error: standard output holds the results. */
 const isTerminal = process.stderr.isTTY
@@ -28,21 +31,21 @@ async function main(flags: Flags): Promise<void> {
   try {
     const database = await openDatabase({ withStatements: flags.profile !== undefined })
     try {
-      say(`${database.choice}; Node ${process.version}; ${availableParallelism()} cores, ${cpus()[0]?.model}`)
+      say(`${database.choice}; Node ${process.version}; ${describeMachine()}`)
       if (flags.isPlans) return await plans(flags, database, build.folder)
       const peers = flags.scenarios.every(({ variants }) => variants) ? [OURS] : flags.peers
-      const redis = peers.some(peer => knownPeer(peer).needs.includes('redis'))
-        ? await openRedis()
-        : undefined
+      const redis = await openRedisServers(peers.flatMap(peer => knownPeer(peer).redis ?? []))
       try {
-        if (redis) say(`${redis.choice}, nothing on disk`)
-        for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}`)
+        for (const choice of redis.choices) say(choice)
+        for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}; ${knownPeer(peer).durability}`)
         for (const { id, variants } of flags.scenarios) {
           if (variants) say(`${id}: only ${OURS} beside itself, the other peers have no such thing`)
         }
-        await run(flags, database, redis, build.folder)
+        const bench: Bench = { sizes: flags.sizes, database, redis, longshore: build.folder }
+        if (flags.sweep === undefined) await run(flags, bench, peers)
+        else await runSweep(flags, bench, flags.sweep)
       } finally {
-        await redis?.stop()
+        await redis.stop()
       }
     } finally {
       await database.stop()
@@ -58,45 +61,59 @@ async function plans({ sizes }: Flags, database: Database, longshore: string): P
   await writePlans({ database, sizes, install, say })
 }
 
-async function run(
-  flags: Flags,
-  database: Database,
-  redis: RedisUnderTest | undefined,
-  longshore: string,
-): Promise<void> {
+async function runSweep(flags: Flags, bench: Bench, peer: string): Promise<void> {
+  const swept = await sweep(bench, peer, hint)
+  console.log(await formatSweep(peer, swept))
+  const at = new Date().toISOString()
+  const machine = describeMachine()
+  if (flags.isSaved)
+    say(
+      `saved ${saveJson(`sweep-${peer}`, { at, machine, rounds: flags.sizes.rounds, counted: COUNTED, swept })}`,
+    )
+}
+
+async function run(flags: Flags, bench: Bench, peers: readonly string[]): Promise<void> {
+  const { database, redis } = bench
+  const { scenarios, sizes, leftOut } = flags
+  for (const part of leftOut) say(`left out: ${part}`)
+  const startedAt = performance.now()
   const onResult = async (result: Result, scenario: Scenario, profiles: string | undefined) => {
     say(formatResult(result, scenario))
     if (!profiles) return
     console.log(`\n${formatProfiles(profiles, result.jobs)}\n`)
     if (database.hasStatements) console.log(`${await formatStatements(database, result.jobs)}\n`)
+    console.log(formatRedis(profiles, result.jobs).join('\n'))
   }
   const { results, unmeasured } = await runRounds({
-    scenarios: flags.scenarios,
+    ...bench,
+    scenarios,
     peers: flags.peers,
-    sizes: flags.sizes,
-    database,
-    redis,
-    longshore,
     profile: flags.profile,
     onStart: (round, scenario, side) =>
-      hint(`round ${round} of ${flags.sizes.rounds}: ${scenario.question}, ${side} …`),
+      hint(`round ${round} of ${sizes.rounds}: ${scenario.question}, ${side} …`),
     onResult,
     onUnmeasured: one => say(formatUnmeasured(one)),
   })
-  const summary = summarize(flags.scenarios, flags.peers, { results, unmeasured })
-  const whole = {
+  const summary = summarize(scenarios, flags.peers, { results, unmeasured })
+  const record: RunRecord = {
+    command: ['npm run bench', ...(process.argv.length > 2 ? ['--', ...process.argv.slice(2)] : [])].join(
+      ' ',
+    ),
     at: new Date().toISOString(),
-    postgres: database.choice,
-    ...(redis ? { redis: redis.choice } : {}),
+    tookSeconds: (performance.now() - startedAt) / 1000,
+    machine: describeMachine(),
     node: process.version,
-    machine: `${availableParallelism()} cores, ${cpus()[0]?.model}`,
-    sizes: flags.sizes,
+    postgres: database.choice,
+    redis: redis.choices,
+    leftOut,
+    peers: await Promise.all(peers.map(recordPeer)),
+    sizes,
     summary,
     results,
   }
-  if (flags.isSaved) say(`saved ${saveResults(flags.setName, whole)}`)
-  if (flags.isJson) console.log(JSON.stringify(whole, null, 2))
-  else if (!flags.profile) console.log(`\n${formatSummary(summary, flags.peers)}`)
+  if (flags.isSaved) say(`saved ${saveResults(flags.name, record, scenarios)}`)
+  if (flags.isJson) console.log(JSON.stringify(record, null, 2))
+  else if (!flags.profile) console.log(`\n${formatSummary(summary, scenarios, flags.peers)}`)
 }
 
 try {

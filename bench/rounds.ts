@@ -2,18 +2,18 @@
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { NOISE_CORES, untilQuiet } from './cpu.ts'
-import type { Database } from './database.ts'
-import { forkRelay } from './fork-relay.ts'
-import { isOurs, knownPeer, OURS } from './peers/known-peers.ts'
-import type { Surroundings } from './peers/peer.ts'
-import type { RedisUnderTest } from './redis.ts'
-import { createSetting, type Measurement, type Scenario } from './scenario.ts'
+import { NOISE_CORES } from './cpu.ts'
+import { type Bench, measure, type Profiled } from './measure.ts'
+import { isOurs } from './peers/known-peers.ts'
+import type { Measurement, Scenario } from './scenario.ts'
 import { sidesOf } from './sides.ts'
-import type { Sizes } from './sizes.ts'
+
+const ATTEMPTS = 2
 
 export interface Result extends Measurement {
   round: number
+  /** From 1 on. */
+  attempt: number
   scenario: string
   /** The peer, or the variant of longshore. */
   side: string
@@ -29,16 +29,10 @@ export interface Unmeasured {
   reason: string
 }
 
-export interface RunOptions {
+export interface RunOptions extends Bench {
   scenarios: readonly Scenario[]
   peers: readonly string[]
-  sizes: Sizes
-  database: Database
-  /** Where a peer needs one. */
-  redis: RedisUnderTest | undefined
-  /** Folder of the built longshore. */
-  longshore: string
-  profile: 'worker' | 'producer' | undefined
+  profile: Profiled | undefined
   onStart: (round: number, scenario: Scenario, side: string) => void
   /** The database is still as the measurement left it; `profiles` is a folder, where they were asked for. */
   onResult: (result: Result, scenario: Scenario, profiles: string | undefined) => Promise<void>
@@ -56,69 +50,39 @@ export async function runRounds(
       // Each is first in turn, so that none always runs on the warmer machine.
       for (let i = 0; i < sides.length; i++) {
         const side = sides[(i + round - 1) % sides.length] as string
-        options.onStart(round, scenario, side)
-        const profiles = options.profile && mkdtempSync(join(tmpdir(), `longshore-profile-${scenario.id}-`))
-        let measured: Measurement
         try {
-          measured = await measure(options, scenario, side, profiles)
+          for await (const result of measureUntilQuiet(options, round, scenario, side)) results.push(result)
         } catch (cause) {
           const reason = (cause as Error).message
           if (scenario.variants || isOurs(side))
             throw new Error(`${scenario.id}, ${side}: ${reason}`, { cause })
           unmeasured.push({ round, scenario: scenario.id, side, reason })
           options.onUnmeasured({ round, scenario: scenario.id, side, reason })
-          continue
         }
-        const isNoisy = (measured.cores.others ?? 0) > NOISE_CORES
-        const result: Result = { round, scenario: scenario.id, side, ...measured, isNoisy }
-        results.push(result)
-        await options.onResult(result, scenario, profiles)
       }
     }
   }
   return { results, unmeasured }
 }
 
-async function measure(
+/** A noisy measurement is made once more; both are told. */
+async function* measureUntilQuiet(
   options: RunOptions,
+  round: number,
   scenario: Scenario,
   side: string,
-  profiles: string | undefined,
-): Promise<Measurement> {
-  const { database, sizes, longshore } = options
-  const variant = scenario.variants?.find(({ name }) => name === side)
-  const peerName = variant ? OURS : side
-  const { needs, load } = knownPeer(peerName)
-  const redis = needs.includes('redis') ? options.redis : undefined
-  const surroundings: Surroundings = {
-    postgres: database.url,
-    longshore,
-    load: scenario.load ?? 'backlog',
-    ...(redis ? { redis: redis.url } : {}),
-    ...(variant ? { workload: variant.workload } : {}),
-  }
-  const profile = options.profile && profiles ? { who: options.profile, folder: profiles } : undefined
-  const open = await load()
-  const peer = await open(surroundings)
-  await Promise.all([database.reset(), options.redis?.reset()])
-  await peer.install()
-  const relay = peer.startRelay && (await forkRelay({ peer: peerName, surroundings }))
-  await untilQuiet(sizes.patienceMs)
-  const setting = createSetting({
-    peerName,
-    side,
-    peer,
-    surroundings,
-    database,
-    redis,
-    relayPid: relay?.pid,
-    sizes,
-    profile,
-  })
-  try {
-    return await scenario.measure(setting)
-  } finally {
-    setting.killWorkers()
-    relay?.kill()
+): AsyncGenerator<Result> {
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    options.onStart(round, scenario, side)
+    const profile = options.profile && {
+      who: options.profile,
+      folder: mkdtempSync(join(tmpdir(), `longshore-profile-${scenario.id}-`)),
+    }
+    const measured: Measurement = await measure(options, scenario, side, { profile })
+    const isNoisy = (measured.cores.others ?? 0) > NOISE_CORES
+    const result: Result = { round, attempt, scenario: scenario.id, side, ...measured, isNoisy }
+    await options.onResult(result, scenario, profile?.folder)
+    yield result
+    if (!isNoisy || options.profile) return
   }
 }

@@ -3,6 +3,7 @@ import type { Cores, WatchedServers } from './cpu.ts'
 import type { Database } from './database.ts'
 import { type ForkedWorker, forkWorker } from './fork-worker.ts'
 import type { Load, Peer, Surroundings } from './peers/peer.ts'
+import type { StretchProfile } from './profile/stretch-profile.ts'
 import type { RedisUnderTest } from './redis.ts'
 import type { Sizes } from './sizes.ts'
 import type { Variant } from './workload.ts'
@@ -12,6 +13,8 @@ export interface Figure {
   readonly unit: 'jobs/s' | 'ms' | 'jobs' | '%'
   /** Which way is good. Figures without it are told, not compared. */
   readonly better?: 'higher' | 'lower'
+  /** Gets a chart. Default: only the scenario's first. */
+  readonly isHeadline?: boolean
 }
 
 export interface Measurement {
@@ -31,6 +34,8 @@ export interface Scenario {
   readonly figures: readonly Figure[]
   /** What the peers are set for. Default: a backlog. */
   readonly load?: Load
+  /** No worker takes part. */
+  readonly isOfProducers?: boolean
   /** Longshore beside itself, in place of peers. Ratios are against the last one. */
   readonly variants?: readonly Variant[]
   /** The peer is installed in empty stores. Throws when a job is lost or runs twice. */
@@ -46,8 +51,8 @@ export interface Setting {
   readonly sizes: Sizes
   /** For CPU accounting. */
   readonly servers: WatchedServers
-  /** Folder for CPU profiles of this process, taken over the timed stretch. */
-  readonly profileProducerInto: string | undefined
+  /** Taken over the timed stretch. */
+  readonly profile: StretchProfile | undefined
   forkWorker(total: number, measured: number): ForkedWorker
   countUnfinished(): Promise<number>
 }
@@ -61,9 +66,22 @@ export function createSetting(given: {
   redis: RedisUnderTest | undefined
   relayPid: number | undefined
   sizes: Sizes
-  profile: { who: 'worker' | 'producer'; folder: string } | undefined
+  profile: StretchProfile | undefined
+  /** Folder for the CPU profiles of workers. */
+  profileWorkersInto: string | undefined
 }): Setting & { killWorkers(): void } {
-  const { peerName, side, peer, surroundings, database, redis, relayPid, sizes, profile } = given
+  const {
+    peerName,
+    side,
+    peer,
+    surroundings,
+    database,
+    redis,
+    relayPid,
+    sizes,
+    profile,
+    profileWorkersInto,
+  } = given
   const workers: ForkedWorker[] = []
   return {
     peer,
@@ -71,7 +89,7 @@ export function createSetting(given: {
     database,
     sizes,
     servers: { postmaster: database.postmaster, redis: redis?.pid, relay: relayPid },
-    profileProducerInto: profile?.who === 'producer' ? profile.folder : undefined,
+    profile,
     forkWorker(total, measured) {
       const worker = forkWorker({
         peer: peerName,
@@ -79,7 +97,7 @@ export function createSetting(given: {
         number: workers.length,
         total,
         measured,
-        profileInto: profile?.who === 'worker' ? profile.folder : undefined,
+        profileInto: profileWorkersInto,
       })
       workers.push(worker)
       return worker

@@ -1,9 +1,15 @@
 /** Owns who is compared in a scenario: the peers, or the scenario's own variants of longshore. */
-import { isOurs } from './peers/known-peers.ts'
+import { isOurs, knownPeers } from './peers/known-peers.ts'
 import type { Scenario } from './scenario.ts'
 
 export const sidesOf = (scenario: Scenario, peers: readonly string[]): readonly string[] =>
-  scenario.variants?.map(variant => variant.name) ?? peers
+  scenario.variants?.map(variant => variant.name) ?? peers.filter(peer => !standsFor(scenario, peer, peers))
+
+/** Another side's figure is this peer's too: they share a producer, and only producers are measured. */
+export function standsFor(scenario: Scenario, peer: string, peers: readonly string[]): string | undefined {
+  const other = scenario.isOfProducers ? knownPeers[peer]?.producerOf : undefined
+  return other !== undefined && peers.includes(other) ? other : undefined
+}
 
 /** A ratio: of whom, and to whom. */
 export interface Pair {
@@ -18,7 +24,7 @@ export function pairsIn(scenario: Scenario, peers: readonly string[]): readonly 
   return sides.slice(0, -1).map(side => ({ side, to: sides.at(-1) as string }))
 }
 
-export const pairsOfPeers = (peers: readonly string[]): readonly Pair[] =>
+const pairsOfPeers = (peers: readonly string[]): readonly Pair[] =>
   peers
     .filter(isOurs)
     .flatMap((side, i, ours) =>

@@ -1,10 +1,12 @@
-/** Owns how much is measured: enough for a figure that holds, or (`--quick`) for a look in about three minutes. */
+/** Owns how much is measured: enough for a figure that holds, or (`--quick`) for a look in about a minute. */
 export interface Sizes {
   readonly rounds: number
   /** How long single enqueues are counted. */
   readonly enqueueMs: number
   readonly bulkJobs: number
   readonly drainJobs: number
+  /** That go the whole way, from producer to worker. */
+  readonly wholeJobs: number
   /** Drained one by one through few slots. */
   readonly slowJobs: number
   /** Drained by eight worker processes. */
@@ -23,32 +25,34 @@ export interface Sizes {
 
 export const FULL: Sizes = {
   rounds: 3,
-  enqueueMs: 4000,
-  bulkJobs: 150_000,
-  drainJobs: 150_000,
+  enqueueMs: 2500,
+  bulkJobs: 100_000,
+  drainJobs: 100_000,
+  wholeJobs: 100_000,
   slowJobs: 10_000,
   highJobs: 100_000,
   ahead: [500_000, 2_000_000],
   backlog: 1_000_000,
   keys: 1000,
   claims: 1000,
-  lightLoadMs: 10_000,
-  streamMs: 15_000,
+  lightLoadMs: 6000,
+  streamMs: 6000,
   patienceMs: 5000,
 }
 
 export const QUICK: Sizes = {
   rounds: 1,
-  enqueueMs: 1500,
-  bulkJobs: 40_000,
-  drainJobs: 50_000,
+  enqueueMs: 800,
+  bulkJobs: 30_000,
+  drainJobs: 25_000,
+  wholeJobs: 25_000,
   slowJobs: 3000,
   highJobs: 40_000,
   ahead: [50_000, 200_000],
   backlog: 100_000,
   keys: 1000,
   claims: 300,
-  lightLoadMs: 3000,
+  lightLoadMs: 1500,
   streamMs: 3000,
   patienceMs: 500,
 }

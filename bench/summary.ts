@@ -1,9 +1,13 @@
-/** Owns what a run says in the end: for each figure the spread over the rounds, and the ratio within each round. */
+/** Owns what a run says in the end: for each figure the spread over the rounds, the ratio within each round, and the goals. */
+
+import { checkGoals, type Verdict } from './check-goals.ts'
 import { type Cores, PARTS, type Part } from './cpu.ts'
+import { goals } from './goals.ts'
+import { countingResults, ratiosOf, samplesOf, spreadOfQuiet } from './quiet-rounds.ts'
 import type { Result, Unmeasured } from './rounds.ts'
 import type { Figure, Scenario } from './scenario.ts'
 import { type Pair, pairsIn, sidesOf } from './sides.ts'
-import { type Spread, spreadOf } from './statistics.ts'
+import type { Spread } from './statistics.ts'
 
 export interface FigureSummary {
   scenario: string
@@ -28,12 +32,14 @@ export interface CoresSummary {
   /** CPU time of all parts for one job: on a machine that is shared it moves less than the rate does. */
   usPerJob: Partial<Record<Part, number>>
   rounds: number
+  /** Without a quiet attempt. */
   noisyRounds: number
 }
 
 export interface Summary {
   figures: FigureSummary[]
   cores: CoresSummary[]
+  goals: Verdict[]
   unmeasured: readonly Unmeasured[]
 }
 
@@ -51,6 +57,7 @@ export function summarize(
     cores: scenarios.flatMap(scenario =>
       sidesOf(scenario, peers).map(side => summarizeCores(scenario.id, side, of(scenario, side))),
     ),
+    goals: checkGoals(goals, results),
     unmeasured,
   }
 }
@@ -61,25 +68,14 @@ function summarizeFigure(
   peers: readonly string[],
   resultsOf: (side: string) => readonly Result[],
 ): FigureSummary {
-  /** By round: not every side has been measured in each. */
-  const valuesOf = (side: string) =>
-    new Map(
-      resultsOf(side).flatMap(({ round, figures }) => {
-        const value = figures[figure.name]
-        return value === undefined ? [] : [[round, value] as const]
-      }),
-    )
+  const samples = (side: string) => samplesOf(resultsOf(side), ({ figures }) => figures[figure.name])
   const sides = sidesOf(scenario, peers).flatMap(side => {
-    const values = valuesOf(side)
-    return values.size === 0 ? [] : [[side, spreadOf([...values.values()])] as const]
+    const spread = spreadOfQuiet(samples(side).values())
+    return spread ? [[side, spread] as const] : []
   })
   const ratios = (figure.better ? pairsIn(scenario, peers) : []).flatMap(({ side, to }) => {
-    const theirs = valuesOf(to)
-    const inRounds = [...valuesOf(side)].flatMap(([round, value]) => {
-      const their = theirs.get(round)
-      return their === undefined ? [] : [value / their]
-    })
-    return inRounds.length === 0 ? [] : [{ side, to, ratio: spreadOf(inRounds) }]
+    const ratio = spreadOfQuiet(ratiosOf(samples(side), samples(to)))
+    return ratio ? [{ side, to, ratio }] : []
   })
   return {
     scenario: scenario.id,
@@ -90,17 +86,18 @@ function summarizeFigure(
   }
 }
 
-function summarizeCores(scenario: string, side: string, rounds: readonly Result[]): CoresSummary {
+function summarizeCores(scenario: string, side: string, results: readonly Result[]): CoresSummary {
   const medians = <Name extends string>(
     names: readonly Name[],
-    pick: (round: Result, name: Name) => number | undefined,
+    pick: (result: Result, name: Name) => number | undefined,
   ) =>
     Object.fromEntries(
       names.flatMap(name => {
-        const known = rounds.map(round => pick(round, name)).filter(value => value !== undefined)
-        return known.length === 0 ? [] : [[name, spreadOf(known).median]]
+        const spread = spreadOfQuiet(samplesOf(results, result => pick(result, name)).values())
+        return spread ? [[name, spread.median]] : []
       }),
     ) as Partial<Record<Name, number>>
+  const rounds = countingResults(results)
   return {
     scenario,
     side,

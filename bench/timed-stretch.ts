@@ -1,7 +1,6 @@
-/** Owns the stretch of a measurement that counts: its time, the CPU used in it, the producer's profile where asked for. */
+/** Owns the stretch of a measurement that counts: its time, the CPU used in it, profiles where asked for. */
 import { nowUs } from './clock.ts'
 import { type Cores, watchCpu } from './cpu.ts'
-import { startProfile } from './profile/record-profile.ts'
 import type { Setting } from './scenario.ts'
 
 export interface TimedStretch {
@@ -9,15 +8,14 @@ export interface TimedStretch {
 }
 
 export async function beginStretch(setting: Setting, workerPids: readonly number[]): Promise<TimedStretch> {
-  const into = setting.profileProducerInto
-  const profile = into === undefined ? undefined : await startProfile()
+  await setting.profile?.begin()
   const coresSince = watchCpu(setting.servers, workerPids)
   const startUs = nowUs()
   return {
     async end() {
       const seconds = (nowUs() - startUs) / 1e6
       const cores = coresSince()
-      await profile?.stop(`${into}/producer-${startUs}.cpuprofile`)
+      await setting.profile?.end()
       return { seconds, cores }
     },
   }

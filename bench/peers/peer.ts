@@ -2,8 +2,7 @@
 import type { Redis } from 'ioredis'
 import type { JobData } from '../job-data.ts'
 import type { Workload } from '../workload.ts'
-
-export type StoreName = 'postgres' | 'redis'
+import type { Settings } from './tuning.ts'
 
 /** What a peer is put to: many jobs that wait, a steady stream of single ones, or a lone job now and then. */
 export type Load = 'backlog' | 'stream' | 'light'
@@ -19,6 +18,8 @@ export interface Surroundings {
   readonly load: Load
   /** For longshore beside itself; otherwise one task without limits. */
   readonly workload?: Workload
+  /** In place of the peer's own, for `--sweep`. */
+  readonly settings?: Settings
 }
 
 export interface Peer {

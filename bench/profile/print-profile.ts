@@ -22,7 +22,7 @@ export function formatProfiles(folder: string, jobs: number): string {
           place,
         ])
       const whole = `${join(folder, file)}: busy ${Math.round(busyMs)} ms, idle ${Math.round(idleMs)} ms, ${jobs.toLocaleString('en-US')} jobs`
-      return `${whole}\n${formatTable(['self', 'µs/job', 'function', 'where'], rows)}`
+      return `${whole}\n${formatTable({ head: ['self', 'µs/job', 'function', 'where'], rows })}`
     })
     .join('\n\n')
 }
@@ -36,9 +36,9 @@ export async function formatStatements(database: Database, jobs: number): Promis
     from pg_stat_statements s join pg_database d on d.oid = s.dbid
     where d.datname = current_database() and s.calls > 0 and s.query !~ 'pg_stat_statements'
     order by s.total_exec_time + s.total_plan_time desc limit ${SHOWN_STATEMENTS}`)
-  return formatTable(
-    ['µs/job', 'ms/call', 'plan ms/call', 'calls', 'rows', 'WAL B/job', 'level', 'statement'],
-    rows.map(row => [
+  return formatTable({
+    head: ['µs/job', 'ms/call', 'plan ms/call', 'calls', 'rows', 'WAL B/job', 'level', 'statement'],
+    rows: rows.map(row => [
       ((Number(row['ms']) * 1000) / jobs).toFixed(2),
       (Number(row['ms']) / Number(row['calls'])).toFixed(3),
       (Number(row['plan']) / Number(row['calls'])).toFixed(3),
@@ -48,5 +48,5 @@ export async function formatStatements(database: Database, jobs: number): Promis
       row['toplevel'] ? 'top' : 'inner',
       String(row['text']).slice(0, 110),
     ]),
-  )
+  })
 }

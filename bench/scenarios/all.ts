@@ -14,10 +14,11 @@ import { enqueue32, enqueue256 } from './single-enqueues.ts'
 import { slotOperations } from './slot-operations.ts'
 import { stream } from './steady-stream.ts'
 import { unmatchableHead } from './unmatchable-head.ts'
+import { whole } from './whole-way.ts'
 
 /** `all` is longshore beside its peers, `itself` longshore with a feature beside longshore without. */
 export const scenarioSets = {
-  all: [enqueue32, enqueue256, bulk4, drain1, drain2, latency, stream],
+  all: [enqueue32, enqueue256, bulk4, drain1, drain2, whole, latency, stream],
   itself: [
     concurrencyBaseline,
     concurrencyEnabled,

@@ -6,5 +6,6 @@ export const bulk4: Scenario = {
   id: 'bulk4',
   question: 'P2 bulk, 1,000 a call, 4 calls in flight',
   figures: [JOBS_PER_SECOND],
+  isOfProducers: true,
   measure: setting => enqueueInBulk(setting, 4),
 }

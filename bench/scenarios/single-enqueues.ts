@@ -6,6 +6,7 @@ const singly = (width: number): Scenario => ({
   id: `enqueue${width}`,
   question: `P1 single enqueues, ${width} in flight`,
   figures: [JOBS_PER_SECOND],
+  isOfProducers: true,
   measure: setting => enqueueSingly(setting, width),
 })
 

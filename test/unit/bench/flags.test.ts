@@ -1,0 +1,52 @@
+/** What the command line of the bench asks for. */
+import { describe, expect, it } from 'vitest'
+import { type Flags, readFlags } from '../../../bench/flags.ts'
+
+const read = (...args: string[]) => readFlags(args) as Flags
+
+describe('flags of the bench', () => {
+  it('mean every peer and three rounds when there are none, and results are written', () => {
+    const { name, peers, sizes, isSaved, leftOut } = read()
+    expect({ name, rounds: sizes.rounds, isSaved, leftOut }).toEqual({
+      name: 'all',
+      rounds: 3,
+      isSaved: true,
+      leftOut: [],
+    })
+    expect(peers).toContain('bullmq-aof-always')
+  })
+
+  it('name a run of less than a whole set apart from the whole set', () => {
+    const names = [
+      read('--quick'),
+      read('--only', 'drain1,drain2'),
+      read('--peers', 'longshore,floor'),
+      read('--rounds', '1'),
+      read('--set', 'itself'),
+    ].map(({ name }) => name)
+    expect(names).toEqual([
+      'quick-all',
+      'only-drain1+drain2',
+      'only-all-of-longshore+floor',
+      'only-all-rounds-1',
+      'itself',
+    ])
+  })
+
+  it('say what --quick leaves out, but not what was asked for by name', () => {
+    expect(read('--quick').leftOut).toHaveLength(2)
+    expect(read('--quick', '--only', 'stream', '--peers', 'pg-boss').leftOut).toEqual([])
+    expect(read('--quick', '--only', 'stream').scenarios.map(({ id }) => id)).toEqual(['stream'])
+  })
+
+  it('do not write profiles to the results, nor anything with --no-save', () => {
+    expect(read('--profile', 'relay')).toMatchObject({ isSaved: false, peers: ['longshore'] })
+    expect(read('--no-save').isSaved).toBe(false)
+  })
+
+  it('are refused when they name what is not there', () => {
+    expect(() => read('--peers', 'nobody')).toThrow('no peer "nobody"')
+    expect(() => read('--only', 'nothing')).toThrow('no scenario "nothing"')
+    expect(() => read('--sweep', 'nobody')).toThrow('no peer "nobody"')
+  })
+})
