@@ -57,7 +57,8 @@ export interface QueueRelay {
   readonly bounds: ReadonlyMap<number, Place | null>
   /** Go on with what Redis holds, if that is what Postgres says it should be and nothing was passed by; else begin anew. */
   open(mayAdopt: () => boolean): Promise<void>
-  place(how: 'relay' | 'audit', jobs: readonly ReadyJob[]): Promise<void>
+  /** Answers how many were not known. */
+  place(how: 'relay' | 'audit', jobs: readonly ReadyJob[]): Promise<number>
   remove(ids: readonly JobId[]): Promise<void>
   setSlots(limit: number, free: string, turn: string | null): Promise<void>
   setSpread(spread: Spread): Promise<void>
@@ -236,11 +237,15 @@ export function createQueueRelay(options: {
           throw error
         }
       }),
-    place: (how, jobs) =>
-      inChunks(jobs, async chunk => {
-        const placed = await step(mine => index.place(mine, how, chunk))
-        for (const [lane, bound] of placed.bounds) bounds.set(lane, bound)
-      }),
+    async place(how, jobs) {
+      let placed = 0
+      await inChunks(jobs, async chunk => {
+        const answer = await step(mine => index.place(mine, how, chunk))
+        placed += answer.placed
+        for (const [lane, bound] of answer.bounds) bounds.set(lane, bound)
+      })
+      return placed
+    },
     remove: ids => inChunks(ids, chunk => step(mine => index.remove(mine, chunk))),
     async setSlots(limit, free, turn) {
       await step(async mine => ({ code: await index.setSlots(mine, limit, free, turn) }))

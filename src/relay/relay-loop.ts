@@ -15,7 +15,7 @@ import type { RedisStore } from '../redis/open-redis.ts'
 import { queueIndex, type Spread } from '../redis/queue-index.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { pauseMs } from '../runtime/retry.ts'
-import { createWakeUp } from '../runtime/wake-up.ts'
+import { createWakeUp, FLOW_LOOK_MS } from '../runtime/wake-up.ts'
 import { createAudit } from './audit-lanes.ts'
 import { createQueueRelay, FencedError, type QueueRelay, type Sizes } from './queue-relay.ts'
 
@@ -77,6 +77,8 @@ const MOST_ROWS = 500
 /** Rows of transactions that commit in another order than they were numbered. */
 const LATE_ROWS = 1000
 const FULL_LOOK_MS = 250
+/** How seldom it looks while rows come and none of their jobs has to be placed: they were hinted, or are left to Postgres. */
+const MOST_LOOK_MS = 20
 const BEAT_MS = 300
 const QUEUES_MS = 1000
 const LANES_A_TURN = 16
@@ -110,6 +112,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
   let newest = 0n
   let fullLookAt = 0
   let failures = 0
+  let lookMs = FLOW_LOOK_MS
   let lagMs = 0
   let applied = 0
   let bells = 0
@@ -251,13 +254,14 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
 
     const byQueue = new Map<string, { relay: ReadyJob[]; audit: ReadyJob[] }>()
     if (changed.size > 0) await knowLanes(read.ready.map(job => job.lane))
+    // In one go: a queue that is being opened forgets its lanes meanwhile.
     for (const job of read.ready) {
       const name = facts.get(job.lane)?.queue ?? ''
-      if (!queues.has(name)) await readQueuesAgain()
       const jobs = byQueue.get(name) ?? { relay: [], audit: [] }
       byQueue.set(name, jobs)
       jobs[again.get(job.id) === 'audit' ? 'audit' : 'relay'].push(job)
     }
+    if ([...byQueue.keys()].some(name => !queues.has(name))) await readQueuesAgain()
     for (const queue of queues.values()) {
       if (queue.isOpen || read.rows.length === 0) continue
       // These rows are forgotten without it: it must not go on with what Redis holds, and read what it may have passed.
@@ -265,6 +269,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
       const jobs = byQueue.get(queue.name)
       queue.wantMore([...(jobs?.relay ?? []), ...(jobs?.audit ?? [])].map(job => job.lane))
     }
+    let placed = 0
     await Promise.all(
       [...queues.values()].map(queue =>
         withQueue(queue, async () => {
@@ -273,7 +278,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
             return
           }
           const jobs = byQueue.get(queue.name)
-          if (jobs && jobs.relay.length > 0) await queue.place('relay', jobs.relay)
+          if (jobs && jobs.relay.length > 0) placed += await queue.place('relay', jobs.relay)
           if (jobs && jobs.audit.length > 0) await queue.place('audit', jobs.audit)
           if (read.gone.length > 0) await queue.remove(read.gone)
           for (const worker of read.deadWorkers) {
@@ -294,7 +299,10 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
     for (const row of read.rows) if (BigInt(row) > newest) newest = BigInt(row)
     applied += read.rows.length
     const hasLow = await refillLow()
-    if (read.rows.length > 0) wakeUp.onClaimed(read.rows.length)
+    if (read.rows.length > 0) {
+      wakeUp.onClaimed(read.rows.length)
+      lookMs = placed > 0 ? FLOW_LOOK_MS : Math.min(MOST_LOOK_MS, lookMs * 2)
+    }
     // What was applied is forgotten with the next look, whenever that is.
     if (read.rows.length === MOST_ROWS || hasLow || audited.size > 0) mustTurn = true
   }
@@ -358,6 +366,7 @@ export function startRelayLoop(options: RelayLoopOptions): RelayLoop {
     pollIntervalMs: FULL_LOOK_MS,
     setListening: isAsleep => setAsleep(pool, schema, holder, isAsleep),
     look,
+    flowLookMs: () => lookMs,
     onError: error => logger.info({ err: error }, 'could not say whether the relay sleeps'),
   })
 

@@ -15,7 +15,7 @@ export interface WakeUp {
   stop(): void
 }
 
-const FLOW_LOOK_MS = 2
+export const FLOW_LOOK_MS = 2
 const WINDOW_MS = 100
 /** Below this many jobs in a window a flowing worker goes to listen: 100 a second. */
 const FEW_JOBS = 10
@@ -30,6 +30,8 @@ export function createWakeUp(options: {
   setListening: (isListening: boolean) => Promise<void>
   /** Look for jobs now. */
   look: () => void
+  /** How long to wait between looks while jobs flow. Default 2 ms. */
+  flowLookMs?: () => number
   onError: (error: unknown) => void
 }): WakeUp {
   let mode: 'flowing' | 'switching' | 'listening' = 'flowing'
@@ -78,7 +80,8 @@ export function createWakeUp(options: {
         switchTo('listening')
         return
       }
-      timer = setTimeout(options.look, mode === 'flowing' ? FLOW_LOOK_MS : options.pollIntervalMs)
+      const flowLookMs = options.flowLookMs?.() ?? FLOW_LOOK_MS
+      timer = setTimeout(options.look, mode === 'flowing' ? flowLookMs : options.pollIntervalMs)
     },
     onClaimed(jobs) {
       if (mode === 'flowing') count += jobs

@@ -1,6 +1,7 @@
 /**
  * Owns the traffic between a worker and Postgres: each call settles what has ended and claims what may start. At most
- * two calls are under way (one costs 40 %, four gain nothing); what ends meanwhile makes up the next one.
+ * two calls are under way (one costs 40 %, four gain nothing); what ends meanwhile makes up the next one. Calls that only settle
+ * do not keep a claim waiting, and while jobs flow what has ended waits a moment for a claim to travel with.
  */
 import { messageOf, storedError } from '../job/stored-error.ts'
 import type { ClaimedJob, Exchange, Outcome } from '../postgres/settle-and-claim.ts'
@@ -43,6 +44,10 @@ export type HoldReason = 'alone' | 'drained'
 
 const IN_FLIGHT = 2
 const MOST_OUTCOMES = 1000
+/** Jobs flow when so many runs end in a window. Then most settles travel with a claim: half as many commits. */
+const FLOW_WINDOW_MS = 100
+const FLOW_RUNS = 50
+const SETTLE_WITHIN_MS = 3
 const PAUSES = { firstMs: 50, maxMs: 2000 }
 const BUSY_FIRST_MS = 5
 const BUSY_MAX_MS = 1000
@@ -82,6 +87,10 @@ export function createExchangeLoop(options: {
   let busyTimer: NodeJS.Timeout | undefined
   let busyRounds = 0
   let calls = 0
+  let settles = 0 // calls that only settle
+  let window = { since: performance.now(), ended: 0, isFlow: false }
+  let settleSoon: NodeJS.Timeout | undefined
+  let mustSettle = false
   const underWay = new Set<Promise<void>>()
   const max = settings.maxConcurrentTasks
   let taken = options.taken // permits: jobs whose handler has not returned
@@ -116,11 +125,12 @@ export function createExchangeLoop(options: {
   }
 
   const pump = () => {
-    while (calls < IN_FLIGHT && !pausedUntil) {
+    while (calls - settles < IN_FLIGHT && !pausedUntil) {
       const limit = isClaiming && holds.size === 0 ? room() : 0
       const wantsJobs = limit > 0 && (mustLook || hasBacklog)
-      if (outcomes.length === 0 && !wantsJobs) break
+      if (!wantsJobs && (outcomes.length === 0 || calls >= IN_FLIGHT)) break
       const asked = wantsJobs || options.looksForFree() ? limit : 0
+      if (asked === 0 && maySettleLater()) break
       if (asked > 0) {
         mustLook = false
         claimedAt = performance.now()
@@ -129,6 +139,8 @@ export function createExchangeLoop(options: {
       const sent = outcomes.length <= MOST_OUTCOMES ? outcomes : outcomes.slice(0, MOST_OUTCOMES)
       outcomes = sent === outcomes ? [] : outcomes.slice(MOST_OUTCOMES)
       calls++
+      if (asked === 0) settles++
+      mustSettle = false
       reserved += asked
       call(sent, asked)
     }
@@ -137,6 +149,16 @@ export function createExchangeLoop(options: {
     if (!isClaiming || holds.size > 0 || pausedUntil) return
     if (taken < max && !isHeldBack) options.onIdle()
     else options.onFull()
+  }
+
+  const maySettleLater = (): boolean => {
+    if (mustSettle || !window.isFlow || !isClaiming || holds.size > 0 || onSettled.length > 0) return false
+    settleSoon ??= setTimeout(() => {
+      settleSoon = undefined
+      mustSettle = true
+      schedule()
+    }, SETTLE_WITHIN_MS)
+    return true
   }
 
   /** How many jobs the next claim may ask for. */
@@ -191,6 +213,7 @@ export function createExchangeLoop(options: {
   const exchange = async (sent: Outcome[], limit: number): Promise<void> => {
     const answer = await options.exchange(sent, limit).catch(error => recover(error, sent, limit))
     calls--
+    if (limit === 0) settles--
     reserved -= limit
     if (answer) accept(sent, limit, answer)
     schedule()
@@ -304,6 +327,12 @@ export function createExchangeLoop(options: {
     },
     settle(outcome) {
       outcomes.push(outcome)
+      window.ended++
+      const now = performance.now()
+      if (now - window.since > FLOW_WINDOW_MS) {
+        const isFlow = window.ended >= FLOW_RUNS && now - window.since < 2 * FLOW_WINDOW_MS
+        window = { since: now, ended: 0, isFlow }
+      }
       schedule()
     },
     freePermit() {
@@ -331,6 +360,7 @@ export function createExchangeLoop(options: {
       clearTimeout(pausedUntil)
       clearTimeout(lookAgain)
       clearTimeout(notForLong)
+      clearTimeout(settleSoon)
     },
     idle() {
       return new Promise(resolve => {
