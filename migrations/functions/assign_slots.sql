@@ -76,13 +76,15 @@ begin
       end if;
     end loop;
     -- Taken for jobs whose other limit had run out.
-    update longshore.slot_groups g set used = g.used - surplus.slots
-    from (
-      select v_limits[l.n] as limit_id, v_slots[v_from[l.n] + s.n] as number, count(*)::int as slots
-      from generate_series(1, cardinality(v_limits)) as l(n), generate_series(1, v_left[l.n]) as s(n)
-      group by 1, 2
-    ) surplus
-    where g.limit_id = surplus.limit_id and g.number = surplus.number;
+    if 0 < any (v_left) then
+      update longshore.slot_groups g set used = g.used - surplus.slots
+      from (
+        select v_limits[l.n] as limit_id, v_slots[v_from[l.n] + s.n] as number, count(*)::int as slots
+        from generate_series(1, cardinality(v_limits)) as l(n), generate_series(1, v_left[l.n]) as s(n)
+        group by 1, 2
+      ) surplus
+      where g.limit_id = surplus.limit_id and g.number = surplus.number;
+    end if;
   end if;
   return next;
 end

@@ -12,11 +12,15 @@ create function longshore.claim_limited(
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+-- Two dozen small statements with one sensible plan each: planning them anew took longer than running them.
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-  -- Turns in one call.
+  -- Turns in one call, rows in one merge, heads in one turn.
   c_most_turns constant int := 8;
+  c_most_rows constant int := 10000;
+  c_most_heads constant int := 8192;
   c_last_score constant bigint := 9223372036854775807;
   c_last_id constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
   v_wanted int := p_limit;
@@ -28,7 +32,8 @@ declare
   v_last_score bigint := case when p_has_heads then -1 else c_last_score end;
   v_last_id uuid := c_last_id;
   v_head_score bigint;
-  v_most_heads int := least(64, greatest(8, p_limit));
+  -- Few at first: each may need a limit of its own to be made, and mostly they have what is wanted.
+  v_most_heads int := least(64, p_limit);
   -- Lanes with keys that claims were told of, and whether there may be more of them.
   v_heads int[] := '{}';
   v_head_scores bigint[] := '{}';
@@ -40,18 +45,27 @@ declare
   v_rooms int[];
   v_cuts boolean[];
   v_without_room int[];
-  -- What was found, and which slots it gets.
+  -- What was found, and of that what is looked at together.
+  v_ids uuid[];
+  v_scores bigint[];
+  v_found_rows tid[];
+  v_found_lanes int[];
+  v_depth int := 0;
+  v_to int;
+  v_batch int := p_limit;
+  -- Which slots it gets.
   v_page uuid[];
   v_page_lanes int[];
   v_rows tid[];
   v_is_last boolean;
-  v_depth int := 0;
-  v_look int;
   v_given int;
+  v_all_given int;
   v_slots smallint[];
   v_key_slots smallint[];
   v_claimed int;
+  v_all_claimed int;
   v_short int[];
+  v_all_short int[];
   v_tried int[] := '{}'; -- limits that ran out in an earlier turn: not asked again
   v_closed int[];
   v_said text;
@@ -92,7 +106,7 @@ begin
         v_last_score := c_last_score;
         v_last_id := c_last_id;
       end if;
-      v_most_heads := v_most_heads * 2;
+      v_most_heads := least(4 * v_most_heads, c_most_heads);
       if not longshore.make_key_limits(v_heads) then
         v_answer := 'busy';
         exit;
@@ -110,12 +124,14 @@ begin
       join unnest(p_lanes, p_limits) as p(lane, limit_id) on p.lane = l.parent
       left join longshore.limits k on k.task = l.task and k.key = l.concurrency_key and k.capacity is not null
     ), room as materialized (
-      select k.id, 
+      select k.id,
         case when k.key = '' and k.capacity > 20 then (k.capacity + 1) / 2 else k.capacity end as half,
-        case when k.id = any (v_tried) then 0 else k.capacity - coalesce(sum(g.used), 0) end as room
-      from longshore.limits k left join longshore.slot_groups g on g.limit_id = k.id
+        case when k.id = any (v_tried) then 0 else k.capacity - (
+          -- Not joined: on the statistics of an empty table each limit would read the groups of all.
+          select coalesce(sum(g.used), 0) from longshore.slot_groups g where g.limit_id = k.id
+        ) end as room
+      from longshore.limits k
       where k.id = any (array(select s.limit_id from source s union select s.key_limit from source s))
-      group by k.id
     )
     select array_agg(s.lane), array_agg(s.limit_id), array_agg(s.key_limit),
       array_agg(case when t.id is not null or k.id is not null
@@ -126,18 +142,20 @@ begin
     left join room t on t.id = s.limit_id
     left join room k on k.id = s.key_limit;
 
-    -- As in claim_merged: who has to look again is in a crowd.
-    v_look := case when v_turn = 1 then v_wanted else 4 * v_wanted end;
-    v_depth := greatest(v_depth, 8 + 2 * v_look / cardinality(v_lanes));
-    select m.ids, m.rows, m.lanes, m.after_score, m.after_id, m.is_last
-    into v_page, v_rows, v_page_lanes, v_after_score, v_after_id, v_is_last
+    v_depth := greatest(2 * v_depth, least(v_wanted, 4 + 3 * v_wanted / (2 * cardinality(v_lanes))));
+    select m.ids, m.scores, m.rows, m.lanes, m.is_last into v_ids, v_scores, v_found_rows, v_found_lanes, v_is_last
     from longshore.merge_heads(
-      v_lanes, v_rooms, v_cuts, v_look, v_depth, v_after_score, v_after_id, v_last_score, v_last_id) m;
-    v_depth := case when cardinality(v_page) < v_look then least(v_depth * 2, 10000) else v_depth end;
-    v_short := '{}';
-    v_claimed := 0;
-    v_given := 0;
-    if v_page <> '{}' then
+      v_lanes, v_rooms, v_cuts, c_most_rows, v_depth, v_after_score, v_after_id, v_last_score, v_last_id) m;
+    v_to := 0;
+    v_all_claimed := 0;
+    v_all_given := 0;
+    v_all_short := '{}';
+    -- A batch at a time, as in claim_merged.
+    while v_wanted > 0 and v_to < cardinality(v_ids) and v_all_short = '{}' loop
+      v_page := v_ids[v_to + 1 : v_to + v_batch];
+      v_page_lanes := v_found_lanes[v_to + 1 : v_to + v_batch];
+      v_rows := v_found_rows[v_to + 1 : v_to + v_batch];
+      v_to := v_to + cardinality(v_page);
       -- Slots first, then the jobs that have them: a job that is locked in vain costs more than a slot that is given back.
       select a.slots, a.key_slots, a.short into v_slots, v_key_slots, v_short
       from longshore.assign_slots(v_page_lanes, v_lanes, v_limits, v_key_limits) a;
@@ -172,6 +190,15 @@ begin
       if v_claimed < v_given then
         perform longshore.return_slots(v_page, v_page_lanes, v_slots, v_key_slots, v_token, v_lanes, v_limits, v_key_limits);
       end if;
+      v_all_claimed := v_all_claimed + v_claimed;
+      v_all_given := v_all_given + v_given;
+      v_all_short := v_short;
+      v_batch := greatest(100, v_wanted);
+    end loop;
+    v_is_last := v_is_last and v_to = cardinality(v_ids);
+    if v_to > 0 then
+      v_after_score := v_scores[v_to];
+      v_after_id := v_ids[v_to];
     else
       v_after_score := v_last_score;
       v_after_id := v_last_id;
@@ -183,7 +210,7 @@ begin
       select distinct x.id
       from unnest(v_lanes, v_limits, v_key_limits, v_rooms) as s(lane, limit_id, key_limit, room)
       cross join lateral (values (s.limit_id), (s.key_limit)) as x(id)
-      where x.id = any (v_short) or (x.id = any (v_without_room) and exists (
+      where x.id = any (v_all_short) or (x.id = any (v_without_room) and exists (
         select from longshore.jobs j where j.lane = s.lane and j.state = 'ready'
       ))
       order by 1
@@ -194,7 +221,7 @@ begin
       end if;
       v_answer := case
         when v_said = 'full' then coalesce(v_answer, 'full')
-        when v_said = 'room' and v_claimed > 0 then 'more'
+        when v_said = 'room' and v_all_claimed > 0 then 'more'
         when v_answer is distinct from 'more' then 'busy'
         else v_answer
       end;
@@ -207,10 +234,10 @@ begin
         ), v_closed);
     end if;
     -- Whatever could be found was found. Where others held some of it, there may be room for what comes behind.
-    exit when v_is_last and not v_has_more_heads and v_claimed = v_given;
+    exit when v_is_last and not v_has_more_heads and v_all_claimed = v_all_given;
     -- What is left of a limit of which half is taken is for the next call.
-    if v_claimed > 0 and exists (
-      select from unnest(v_lanes, v_cuts) as s(lane, is_cut) where s.is_cut and s.lane = any (v_page_lanes)
+    if v_all_claimed > 0 and exists (
+      select from unnest(v_lanes, v_cuts) as s(lane, is_cut) where s.is_cut and s.lane = any (v_found_lanes[:v_to])
     ) then
       v_answer := 'more';
       exit;
@@ -218,7 +245,7 @@ begin
     if v_turn = c_most_turns then
       v_answer := case when v_wanted < p_limit then 'more' else 'busy' end;
     end if;
-    v_tried := v_tried || v_short;
+    v_tried := v_tried || v_all_short;
   end loop;
 
   if v_answer is not null then

@@ -9,10 +9,11 @@ declare
   v_missing record;
   v_limit int;
 begin
+  -- `offset 0`: one look by the key for each lane. Joined, on the statistics of an empty table, each would read all limits.
   if not exists (
     select from longshore.lanes l join longshore.tasks t on t.name = l.task
     where l.id = any (p_lanes) and l.concurrency_key <> '' and t.concurrency_per_key is not null and not exists (
-      select from longshore.limits k where k.task = l.task and k.key = l.concurrency_key and k.capacity is not null)
+      select from longshore.limits k where k.task = l.task and k.key = l.concurrency_key and k.capacity is not null offset 0)
   ) then
     return true;
   end if;
@@ -25,7 +26,7 @@ begin
     select distinct l.task, l.concurrency_key, t.concurrency_per_key as capacity
     from longshore.lanes l join longshore.tasks t on t.name = l.task
     where l.id = any (p_lanes) and l.concurrency_key <> '' and t.concurrency_per_key is not null and not exists (
-      select from longshore.limits k where k.task = l.task and k.key = l.concurrency_key and k.capacity is not null)
+      select from longshore.limits k where k.task = l.task and k.key = l.concurrency_key and k.capacity is not null offset 0)
   loop
     -- Nothing of it runs: whoever declared the limit counted what ran, and since then every claim takes slots.
     insert into longshore.limits (task, key, capacity)

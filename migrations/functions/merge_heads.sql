@@ -1,46 +1,55 @@
--- The best p_wanted ready jobs behind (p_after_score, p_after_id) over many lanes, in order, without locks. Reads no more than
--- p_depth of each lane: what lies behind the first lane that was not read to its end may be out of order, and is left for
+-- The best ready jobs behind (p_after_score, p_after_id) over many lanes, in order, without locks: at most p_wanted. Reads no more
+-- than p_depth of each lane: what lies behind the first lane that was not read to its end may be out of order, and is left for
 -- the next turn. p_rooms: how many each lane may give (null: all); p_cuts: which of them could give more in the next call.
 -- (p_last_score, p_last_id): the last place to look at.
--- Returns the ids, where their rows are, their lanes, the place behind which to go on, and whether there is nothing left.
+-- Returns their ids, scores and lanes, where their rows are, and whether there is nothing left behind them.
 create function longshore.merge_heads(
   p_lanes int[], p_rooms int[], p_cuts boolean[], p_wanted int, p_depth int, p_after_score bigint, p_after_id uuid,
   p_last_score bigint, p_last_id uuid
-) returns table (ids uuid[], rows tid[], lanes int[], after_score bigint, after_id uuid, is_last boolean)
+) returns table (ids uuid[], scores bigint[], rows tid[], lanes int[], is_last boolean)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_most int := least(p_depth, p_wanted);
+  -- How many of what was read are in order.
+  v_end int;
 begin
-  with head as materialized (
-    select l.lane, l.room, l.is_cut, h.ctid, h.id, h.score, h.no
-    from unnest(p_lanes, p_rooms, p_cuts) as l(lane, room, is_cut)
+  -- Only read and sorted here: a window or a second look at the rows would cost twice as much as reading them.
+  select coalesce(array_agg(h.id), '{}'), coalesce(array_agg(h.score), '{}'), coalesce(array_agg(h.ctid), '{}'),
+    coalesce(array_agg(h.lane), '{}')
+  into ids, scores, rows, lanes
+  from (
+    select l.lane, j.id, j.ctid, j.score
+    from unnest(p_lanes, p_rooms) as l(lane, room)
     cross join lateral (
-      select j.ctid, j.id, j.score, row_number() over (order by j.score, j.id) as no
-      from longshore.jobs j
+      select j.id, j.ctid, j.score from longshore.jobs j
       where j.lane = l.lane and j.state = 'ready' and (j.score, j.id) > (p_after_score, p_after_id)
         and (j.score, j.id) <= (p_last_score, p_last_id)
       order by j.score, j.id
       limit least(v_most, l.room)
-    ) h
-  ), unread as (
-    -- The first place at which a lane was left that may go on. One that has given all there is room for may not.
-    select h.score, h.id from head h
-    where h.no = v_most and (h.room is null or h.room > v_most) or h.is_cut and h.no = h.room
-    order by h.score, h.id limit 1
-  ), page as (
-    select h.* from head h
-    where not exists (select from unread u where (h.score, h.id) > (u.score, u.id))
-    order by h.score, h.id
-    limit p_wanted
-  )
-  select coalesce(array_agg(p.id order by p.score, p.id), '{}'), coalesce(array_agg(p.ctid order by p.score, p.id), '{}'),
-    coalesce(array_agg(p.lane order by p.score, p.id), '{}'), max(p.score),
-    count(*) < p_wanted and not exists (select from unread)
-  into ids, rows, lanes, after_score, is_last
-  from page p;
-  after_id := ids[cardinality(ids)];
+    ) j
+    order by j.score, j.id
+  ) h;
+  -- The first place at which a lane was left that may go on: it gave all that was asked of it, and its last one stands there. One
+  -- that has given all there is room for may not go on.
+  if p_rooms is null then
+    select min(g.last) into v_end
+    from (select max(p.no) as last from unnest(lanes) with ordinality as p(lane, no) group by p.lane having count(*) = v_most) g;
+  else
+    select min(g.last) into v_end
+    from (select p.lane, max(p.no) as last, count(*) as jobs from unnest(lanes) with ordinality as p(lane, no) group by p.lane) g
+    join unnest(p_lanes, p_rooms, p_cuts) as l(lane, room, is_cut) on l.lane = g.lane
+    where g.jobs = v_most and (l.room is null or l.room > v_most) or l.is_cut and g.jobs = l.room;
+  end if;
+  is_last := v_end is null and cardinality(ids) < p_wanted;
+  v_end := least(v_end, p_wanted);
+  if v_end < cardinality(ids) then
+    ids := ids[:v_end];
+    scores := scores[:v_end];
+    rows := rows[:v_end];
+    lanes := lanes[:v_end];
+  end if;
   return next;
 end
 $$;
