@@ -1,9 +1,9 @@
 -- The usual claim, in few statements and straight as the texts that settle_and_claim answers with (a row per job would pass
 -- through two more tables on its way): from the one lane that a worker serves, or of p_these, which Redis named in p_lanes;
 -- no limit in play. Everything is checked as in claim and claim_these. Otherwise `is_done` is not true, nothing was done, and
--- those two are to be asked.
+-- those two are to be asked. p_from: jobs of the lane with a lower score are passed over, see the worker's claim cursor.
 create function longshore.claim_plain(
-  p_worker int, p_limit int, p_these uuid[], p_lanes int[],
+  p_worker int, p_limit int, p_these uuid[], p_lanes int[], p_from bigint,
   out is_done boolean, out lease_token bigint, out ids text, out lanes text, out attempts text, out max_attempts text,
   out scores text, out created_at text, out payloads text, out alone text, out refused text
 )
@@ -19,6 +19,7 @@ declare
   v_lanes int[];
   v_is_limited boolean;
   v_claimed int;
+  v_from bigint := coalesce(p_from, 0);
 begin
   -- As in claim.
   if not pg_try_advisory_xact_lock_shared(hashtext('longshore.worker'), p_worker) then
@@ -37,7 +38,7 @@ begin
     end if;
     with head as materialized (
       select j.ctid from longshore.jobs j
-      where j.lane = v_lanes[1] and j.state = 'ready'
+      where j.lane = v_lanes[1] and j.state = 'ready' and j.score >= v_from
       order by j.score, j.id
       limit p_limit
       for no key update skip locked

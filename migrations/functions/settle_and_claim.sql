@@ -5,10 +5,10 @@
 -- or more: each of them is to run alone in its process. `wait` is claim's answer where it has one. p_these and p_lanes: the
 -- jobs that Redis named, and where; `refused` lists those that are ready all the same: id, answer, lane, score and token. `ready`: what the settled
 -- runs made ready: id, lane, score and token; of very many only the first. `groups`: those that may be at their end: close_groups tells, after the
--- commit. `traces`: only with p_is_traced, see read_traces.
+-- commit. `traces`: only with p_is_traced, see read_traces. p_from: where the claim may begin to read, see claim_plain; a hint.
 create function longshore.settle_and_claim(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb, p_limit int,
-  p_these uuid[] default null, p_lanes int[] default null, p_is_traced boolean default false
+  p_these uuid[] default null, p_lanes int[] default null, p_is_traced boolean default false, p_from bigint default null
 ) returns table (
   busy text, lost text, wait text, ready text, groups text, refused text, alone text, lease_token bigint, ids text, lanes text, attempts text,
   max_attempts text, scores text, created_at text, payloads text, traces text
@@ -41,7 +41,7 @@ begin
   end if;
   if v_lanes is null and (p_these is not null or p_limit > 0) then
     select c.* into v_is_claimed, lease_token, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone, refused
-    from longshore.claim_plain(p_worker, p_limit, p_these, p_lanes) c;
+    from longshore.claim_plain(p_worker, p_limit, p_these, p_lanes, p_from) c;
   end if;
   if v_is_claimed then
     null; -- the usual case

@@ -65,13 +65,13 @@ export interface Named {
   lanes: readonly number[]
 }
 
-const CALL = 'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6)'
+const CALL = 'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6, p_from => $7)'
 const CALL_THESE = 'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6, $7, $8)'
 const traced = (call: string) => call.replace(')', ', p_is_traced => true)')
 
 /**
  * Settle `outcomes` and claim at most `limit` jobs, or those that were named. Safe to repeat: what was settled before is not
- * settled again. `isTraced`: bring what their spans are made of.
+ * settled again. `isTraced`: bring what their spans are made of. `from`: jobs with a lower score need not be looked at.
  */
 export async function settleAndClaim(
   db: TextQueryable,
@@ -81,6 +81,7 @@ export async function settleAndClaim(
   limit: number,
   named?: Named,
   isTraced = false,
+  from: number | null = null,
 ): Promise<Exchange> {
   const call = named ? CALL_THESE : CALL
   const text = inSchema(schema, isTraced ? traced(call) : call)
@@ -91,7 +92,7 @@ export async function settleAndClaim(
         `{${named.ids.join(',')}}`,
         `{${[...new Set(named.lanes)].join(',')}}`,
       ])
-    : await db.queryTexts(text, values)
+    : await db.queryTexts(text, [...values, from])
   if (!row) throw new Error('settle_and_claim answered nothing')
   const [busy, lost, wait, ready, groups, refused, alone, ...claim] = row
   return {

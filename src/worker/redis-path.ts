@@ -259,7 +259,7 @@ export function createRedisPath(options: {
 
   const exchangeStraight = async (outcomes: readonly Outcome[], limit: number): Promise<Exchange> => {
     const answer = await options.exchange(outcomes, limit)
-    if (limit > 0 && answer.claimed.length < limit) {
+    if (answer.claimed.length < limit && answer.wait !== 'more') {
       straightUntil = 0
       cameShort = true
     }

@@ -34,6 +34,7 @@ import { isTracing } from '../runtime/tracing.ts'
 import { createWakeUp } from '../runtime/wake-up.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { createCancels } from './cancels.ts'
+import { createClaimCursor } from './claim-cursor.ts'
 import { createCompletions } from './completions.ts'
 import { createDrains } from './drains.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
@@ -169,10 +170,17 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
   })
   const groupEnds = createGroupEnds(pool, schema, logger)
+  const cursor = createClaimCursor()
   const exchange = async (outcomes: readonly Outcome[], limit: number, named?: Named) => {
-    const answer = await settleAndClaim(pool, schema, workerId, outcomes, limit, named, isTracing())
+    const from = named ? null : cursor.begin()
+    const since = performance.now()
+    const answer = await settleAndClaim(pool, schema, workerId, outcomes, limit, named, isTracing(), from)
     for (const group of answer.groups) groupEnds.add(group)
-    return answer
+    if (named || limit === 0) return answer
+    const isFilled = answer.claimed.length === limit
+    cursor.note({ from, isFilled, worst: answer.claimed.at(-1)?.score, ms: performance.now() - since })
+    // Only a claim from the start tells that there is no more.
+    return from === null || isFilled || answer.wait !== null ? answer : { ...answer, wait: 'more' as const }
   }
   const loop = createExchangeLoop({
     settings: given.settings,
