@@ -1,6 +1,6 @@
 /**
  * Owns hints: telling Redis of jobs that a commit has just made ready, ahead of the relay. Nobody waits for one, and none is
- * ever needed: when there is no connection, or one is under way already, it is left out.
+ * ever needed: when there is no connection, it is left out.
  */
 import type { ReadyJob } from '../job/ready-job.ts'
 import { messageOf } from '../job/stored-error.ts'
@@ -18,24 +18,38 @@ export interface Hints {
 
 /** More than this is load, and the relay is awake anyway. */
 const MOST_JOBS = 100
-const IN_FLIGHT = 16
+/** What gathers for a queue while a hint is under way; the rest is left to the relay. */
+const MOST_WAITING = 500
 
 export function createHints(
   store: Pick<RedisStore, 'evalsha' | 'eval' | 'isConnected'>,
   deployment: string,
   logger: Logger,
 ): Hints['give'] {
-  const indexes = new Map<string, QueueIndex>()
-  let underWay = 0
-  return (queue, jobs) => {
-    if (jobs.length === 0 || jobs.length > MOST_JOBS || underWay >= IN_FLIGHT || !store.isConnected()) return
-    const index = indexes.get(queue) ?? queueIndex(store, deployment, queue)
-    indexes.set(queue, index)
-    underWay++
-    index
-      .hint(jobs)
-      .catch(error => logger.debug({ reason: messageOf(error) }, 'a hint was lost'))
-      .finally(() => underWay--)
+  const queues = new Map<string, { index: QueueIndex; waiting: ReadyJob[]; isUnderWay: boolean }>()
+  const open = (name: string) => {
+    const queue = { index: queueIndex(store, deployment, name), waiting: [], isUnderWay: false }
+    queues.set(name, queue)
+    return queue
+  }
+  return (name, jobs) => {
+    if (jobs.length === 0 || jobs.length > MOST_JOBS || !store.isConnected()) return
+    const queue = queues.get(name) ?? open(name)
+    if (queue.waiting.length + jobs.length <= MOST_WAITING) queue.waiting.push(...jobs)
+    if (!queue.isUnderWay) send(queue)
+  }
+
+  /** One at a time: what becomes ready meanwhile travels in the next. */
+  async function send(queue: { index: QueueIndex; waiting: ReadyJob[]; isUnderWay: boolean }) {
+    queue.isUnderWay = true
+    while (queue.waiting.length > 0) {
+      const jobs = queue.waiting
+      queue.waiting = []
+      await queue.index
+        .hint(jobs)
+        .catch(error => logger.debug({ reason: messageOf(error) }, 'a hint was lost'))
+    }
+    queue.isUnderWay = false
   }
 }
 

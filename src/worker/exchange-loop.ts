@@ -125,7 +125,7 @@ export function createExchangeLoop(options: {
   }
 
   const pump = () => {
-    while (calls - settles < IN_FLIGHT && !pausedUntil) {
+    while (calls - settles < claimsAtOnce() && !pausedUntil) {
       const limit = isClaiming && holds.size === 0 ? room() : 0
       const wantsJobs = limit > 0 && (mustLook || hasBacklog)
       if (!wantsJobs && (outcomes.length === 0 || calls >= IN_FLIGHT)) break
@@ -150,6 +150,9 @@ export function createExchangeLoop(options: {
     if (taken < max && !isHeldBack) options.onIdle()
     else options.onFull()
   }
+
+  /** While jobs flow and none are left behind, one: what comes meanwhile travels together. */
+  const claimsAtOnce = () => (window.isFlow && !hasBacklog ? 1 : IN_FLIGHT)
 
   const maySettleLater = (): boolean => {
     if (mustSettle || !window.isFlow || !isClaiming || holds.size > 0 || onSettled.length > 0) return false
