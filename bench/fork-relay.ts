@@ -1,10 +1,12 @@
 /** Owns the parent's side of a relay process. */
 import { fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import type { RelayMetrics } from '../src/index.ts'
 import type { RelayOrder } from './relay-process.ts'
 
 export interface ForkedRelay {
   readonly pid: number
+  metrics(): Promise<RelayMetrics>
   kill(): void
 }
 
@@ -17,5 +19,13 @@ export async function forkRelay(order: RelayOrder): Promise<ForkedRelay> {
     child.once('message', () => resolve())
     child.once('exit', () => reject(new Error(`the relay process ${child.pid} ended too early`)))
   })
-  return { pid: child.pid as number, kill: () => child.kill('SIGKILL') }
+  return {
+    pid: child.pid as number,
+    metrics: () =>
+      new Promise(resolve => {
+        child.once('message', told => resolve(told as unknown as RelayMetrics))
+        child.send('metrics')
+      }),
+    kill: () => child.kill('SIGKILL'),
+  }
 }

@@ -11,6 +11,7 @@ import { openRedis, type RedisUnderTest } from './redis.ts'
 import { type Result, runRounds } from './rounds.ts'
 import { saveResults } from './save-results.ts'
 import type { Scenario } from './scenario.ts'
+import { peersOf } from './sides.ts'
 import { summarize } from './summary.ts'
 
 /** Progress goes to standard error: standard output holds the results. */
@@ -30,7 +31,7 @@ async function main(flags: Flags): Promise<void> {
     try {
       say(`${database.choice}; Node ${process.version}; ${availableParallelism()} cores, ${cpus()[0]?.model}`)
       if (flags.isPlans) return await plans(flags, database, build.folder)
-      const peers = flags.scenarios.every(({ variants }) => variants) ? [OURS] : flags.peers
+      const peers = peersOf(flags.scenarios, flags.peers)
       const redis = peers.some(peer => knownPeer(peer).needs.includes('redis'))
         ? await openRedis()
         : undefined
@@ -38,7 +39,8 @@ async function main(flags: Flags): Promise<void> {
         if (redis) say(`${redis.choice}, nothing on disk`)
         for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}`)
         for (const { id, variants } of flags.scenarios) {
-          if (variants) say(`${id}: only ${OURS} beside itself, the other peers have no such thing`)
+          if (variants)
+            say(`${id}: variants beside each other, ${variants.map(({ name }) => name).join(' | ')}`)
         }
         await run(flags, database, redis, build.folder)
       } finally {

@@ -10,6 +10,7 @@ import type { Figure, Measurement, Setting } from './scenario.ts'
 import { quantile } from './statistics.ts'
 import { checkTallies } from './tally.ts'
 import { beginStretch } from './timed-stretch.ts'
+import type { Crowd } from './worker-process.ts'
 
 export const PACED_FIGURES = [
   { name: 'start p50', unit: 'ms', better: 'lower' },
@@ -26,11 +27,16 @@ const WARM_SINGLE = 200
 const IDLE_MS = 1000
 const LIMIT_MS = 60_000
 
-export async function pace(setting: Setting, perSecond: number, forMs: number): Promise<Measurement> {
+export async function pace(
+  setting: Setting,
+  perSecond: number,
+  forMs: number,
+  crowd?: Crowd,
+): Promise<Measurement> {
   const jobs = Math.round((perSecond * forMs) / 1000)
   const producer = await setting.peer.openProducer()
   try {
-    return await paceWith(producer, setting, perSecond, jobs)
+    return await paceWith(producer, setting, perSecond, jobs, crowd)
   } finally {
     await producer.close()
   }
@@ -41,9 +47,10 @@ async function paceWith(
   setting: Setting,
   perSecond: number,
   jobs: number,
+  crowd: Crowd | undefined,
 ): Promise<Measurement> {
   const total = jobs + WARM_BULK + WARM_SINGLE
-  const worker = setting.forkWorker(total, jobs)
+  const worker = setting.forkWorker(total, jobs, crowd)
   await worker.loaded
   worker.begin()
   await worker.ready

@@ -5,11 +5,11 @@ import { join } from 'node:path'
 import { NOISE_CORES, untilQuiet } from './cpu.ts'
 import type { Database } from './database.ts'
 import { forkRelay } from './fork-relay.ts'
-import { isOurs, knownPeer, OURS } from './peers/known-peers.ts'
+import { isOurs, knownPeer } from './peers/known-peers.ts'
 import type { Surroundings } from './peers/peer.ts'
 import type { RedisUnderTest } from './redis.ts'
 import { createSetting, type Measurement, type Scenario } from './scenario.ts'
-import { sidesOf } from './sides.ts'
+import { peerOf, sidesOf } from './sides.ts'
 import type { Sizes } from './sizes.ts'
 
 export interface Result extends Measurement {
@@ -63,8 +63,7 @@ export async function runRounds(
           measured = await measure(options, scenario, side, profiles)
         } catch (cause) {
           const reason = (cause as Error).message
-          if (scenario.variants || isOurs(side))
-            throw new Error(`${scenario.id}, ${side}: ${reason}`, { cause })
+          if (isOurs(peerOf(scenario, side))) throw new Error(`${scenario.id}, ${side}: ${reason}`, { cause })
           unmeasured.push({ round, scenario: scenario.id, side, reason })
           options.onUnmeasured({ round, scenario: scenario.id, side, reason })
           continue
@@ -87,7 +86,7 @@ async function measure(
 ): Promise<Measurement> {
   const { database, sizes, longshore } = options
   const variant = scenario.variants?.find(({ name }) => name === side)
-  const peerName = variant ? OURS : side
+  const peerName = peerOf(scenario, side)
   const { needs, load } = knownPeer(peerName)
   const redis = needs.includes('redis') ? options.redis : undefined
   const surroundings: Surroundings = {
@@ -111,7 +110,7 @@ async function measure(
     surroundings,
     database,
     redis,
-    relayPid: relay?.pid,
+    relay,
     sizes,
     profile,
   })

@@ -1,9 +1,18 @@
 /** Owns who is compared in a scenario: the peers, or the scenario's own variants of longshore. */
-import { isOurs } from './peers/known-peers.ts'
+import { isOurs, OURS } from './peers/known-peers.ts'
 import type { Scenario } from './scenario.ts'
 
 export const sidesOf = (scenario: Scenario, peers: readonly string[]): readonly string[] =>
   scenario.variants?.map(variant => variant.name) ?? peers
+
+/** Whose code is measured on a side. */
+export const peerOf = (scenario: Scenario, side: string): string =>
+  scenario.variants ? (scenario.variants.find(({ name }) => name === side)?.peer ?? OURS) : side
+
+/** Everyone whose code is measured in these scenarios. */
+export const peersOf = (scenarios: readonly Scenario[], peers: readonly string[]): readonly string[] => [
+  ...new Set(scenarios.flatMap(scenario => sidesOf(scenario, peers).map(side => peerOf(scenario, side)))),
+]
 
 /** A ratio: of whom, and to whom. */
 export interface Pair {
