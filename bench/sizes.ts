@@ -25,6 +25,8 @@ export interface Sizes {
   /** Drained by a crowd of workers, or under limits by key. */
   readonly crowdJobs: number
   readonly crowdMs: number
+  /** How long idle workers are watched. */
+  readonly idleMs: number
   readonly diamonds: number
   readonly chainJobs: number
   /** Jobs of the other graphs. */
@@ -54,6 +56,7 @@ export const FULL: Sizes = {
   historyRows: 10_000_000,
   crowdJobs: 60_000,
   crowdMs: 10_000,
+  idleMs: 20_000,
   diamonds: 10_000,
   chainJobs: 1000,
   graphJobs: 10_000,
@@ -80,6 +83,7 @@ export const QUICK: Sizes = {
   historyRows: 500_000,
   crowdJobs: 20_000,
   crowdMs: 3000,
+  idleMs: 6000,
   diamonds: 2000,
   chainJobs: 300,
   graphJobs: 3000,

@@ -9,10 +9,14 @@ import { concurrencyMixed } from './concurrency-mixed.ts'
 import { constraints } from './constraints.ts'
 import { drain1 } from './drain-one-worker.ts'
 import { drain2 } from './drain-two-workers.ts'
+import { graphs } from './graphs.ts'
 import { history } from './history.ts'
+import { idleWorkers } from './idle-workers.ts'
 import { latency } from './light-load.ts'
 import { limitKeys } from './limit-keys.ts'
 import { limitedBacklog } from './limited-backlog.ts'
+import { openTransaction } from './open-transaction.ts'
+import { rebuild } from './rebuild.ts'
 import { enqueue32, enqueue256 } from './single-enqueues.ts'
 import { slotOperations } from './slot-operations.ts'
 import { stream } from './steady-stream.ts'
@@ -33,7 +37,18 @@ export const scenarioSets = {
     unmatchableHead,
     limitedBacklog,
   ],
-  growth: [backlog, history, workersFanout, workersBalanced, limitKeys],
+  growth: [
+    graphs,
+    graphs,
+    idleWorkers,
+    backlog,
+    history,
+    workersFanout,
+    workersBalanced,
+    limitKeys,
+    openTransaction,
+    rebuild,
+  ],
 } as const satisfies Record<string, readonly Scenario[]>
 
 export const scenarios: readonly Scenario[] = Object.values(scenarioSets).flat()
