@@ -39,7 +39,6 @@ export const scenarioSets = {
   ],
   growth: [
     graphs,
-    graphs,
     idleWorkers,
     backlog,
     history,
