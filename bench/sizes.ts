@@ -25,7 +25,7 @@ export interface Sizes {
   /** Drained by a crowd of workers, or under limits by key. */
   readonly crowdJobs: number
   readonly crowdMs: number
-  /** How long idle workers are watched. */
+  /** How long idle workers are watched: a multiple of the 5 s between two beats. */
   readonly idleMs: number
   readonly diamonds: number
   readonly chainJobs: number
@@ -83,7 +83,7 @@ export const QUICK: Sizes = {
   historyRows: 500_000,
   crowdJobs: 20_000,
   crowdMs: 3000,
-  idleMs: 6000,
+  idleMs: 5000,
   diamonds: 2000,
   chainJobs: 300,
   graphJobs: 3000,
