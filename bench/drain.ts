@@ -8,7 +8,6 @@ import { fill, JOBS_PER_SECOND } from './enqueue.ts'
 import type { Measurement, Setting } from './scenario.ts'
 import { checkTallies } from './tally.ts'
 import { beginStretch } from './timed-stretch.ts'
-import type { Crowd } from './worker-process.ts'
 
 const FILL_WIDTH = 4
 const LIMIT_MS = 180_000
@@ -17,7 +16,6 @@ export async function drain(
   setting: Setting,
   workerProcesses: number,
   jobs = setting.sizes.drainJobs,
-  crowd?: Crowd,
 ): Promise<Measurement> {
   const producer = await setting.peer.openProducer()
   try {
@@ -26,7 +24,7 @@ export async function drain(
     await producer.close()
   }
 
-  const workers = Array.from({ length: workerProcesses }, () => setting.forkWorker(jobs, jobs, crowd))
+  const workers = Array.from({ length: workerProcesses }, () => setting.forkWorker(jobs, jobs))
   await Promise.all(workers.map(worker => worker.loaded))
   await setting.database.settle()
   const broken = Promise.race(workers.map(worker => worker.broken))

@@ -1,6 +1,5 @@
 /** Owns the parent's side of a relay process. */
 import { fork } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import type { RelayMetrics } from '../src/index.ts'
 import type { RelayOrder } from './relay-process.ts'
 
@@ -10,11 +9,10 @@ export interface ForkedRelay {
   kill(): void
 }
 
-const file = fileURLToPath(new URL('relay-process.ts', import.meta.url))
-
 /** Resolves when it runs. */
 export async function forkRelay(order: RelayOrder): Promise<ForkedRelay> {
-  const child = fork(file, [JSON.stringify(order)])
+  const file = `${order.surroundings.longshore}/bench/relay-process.js`
+  const child = fork(file, [JSON.stringify(order)], { execArgv: [] })
   await new Promise<void>((resolve, reject) => {
     child.once('message', () => resolve())
     child.once('exit', () => reject(new Error(`the relay process ${child.pid} ended too early`)))

@@ -22,9 +22,14 @@ async function inChunks(rows: number, store: (from: number, to: number) => Promi
 export async function storeNumberedJobs(
   database: Database,
   count: number,
-  lanes: { tasks?: readonly string[]; keys?: number } = {},
+  lanes: {
+    tasks?: readonly string[]
+    keys?: number
+    /** The relay is told of them, as by `enqueueMany`. All of them appear at once. */
+    isAnnounced?: boolean
+  } = {},
 ): Promise<void> {
-  const { tasks = ['noop'], keys = 0 } = lanes
+  const { tasks = ['noop'], keys = 0, isAnnounced = false } = lanes
   const kinds = tasks.flatMap(task =>
     keys === 0 ? [`('${task}', '')`] : Array.from({ length: keys }, (_, n) => `('${task}', 'key-${n}')`),
   )
@@ -32,6 +37,7 @@ export async function storeNumberedJobs(
     select array_agg(longshore.find_lane('default', k.task, 'default', 'c:', k.key))::text as ids
     from (values ${kinds.join(',')}) as k(task, key)`)
   const firstMs = Date.now() - Math.ceil(count / 1000)
+  if (isAnnounced) await database.query('begin')
   await inChunks(count, (from, to) =>
     database.query(`
       insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
@@ -40,6 +46,11 @@ export async function storeNumberedJobs(
       from generate_series(${from}, ${to}) n`),
   )
   if (keys > 0) await storeHeads(database)
+  if (!isAnnounced) return
+  await database.query(
+    'select longshore.note_changes(array_agg(j.id), j.lane, j.score) from longshore.jobs j group by j.lane, j.score',
+  )
+  await database.query('commit')
 }
 
 /** Jobs that have succeeded, spread evenly over today and the days before it. */

@@ -7,6 +7,7 @@ import { keepInFlight } from './in-flight.ts'
 import { jobData, jobDataList } from './job-data.ts'
 import type { PeerProducer } from './peers/peer.ts'
 import type { Figure, Measurement, Setting } from './scenario.ts'
+import { untilServing } from './serving.ts'
 import { quantile } from './statistics.ts'
 import { checkTallies } from './tally.ts'
 import { beginStretch } from './timed-stretch.ts'
@@ -54,6 +55,7 @@ async function paceWith(
   await worker.loaded
   worker.begin()
   await worker.ready
+  if (crowd?.workers && setting.relay) await untilServing(setting, crowd.workers)
   const untilRan = async (count: number) => {
     const giveUpAt = performance.now() + LIMIT_MS
     while (worker.ran < count && performance.now() < giveUpAt) await Promise.race([pause(20), worker.broken])

@@ -1,6 +1,6 @@
 /** P12: does a job cost more when many workers share the work? All of them in one process, so that only their number changes. */
 import { COST, costOf } from '../cost.ts'
-import { drain } from '../drain.ts'
+import { drainIdle } from '../drain-idle.ts'
 import { JOBS_PER_SECOND } from '../enqueue.ts'
 import { pace } from '../paced.ts'
 import type { Scenario } from '../scenario.ts'
@@ -12,7 +12,7 @@ const STEADY_COST = { name: 'steady cost', unit: 'µs', better: 'lower' } as con
 const STEADY_P99 = { name: 'steady start p99', unit: 'ms', better: 'lower' } as const
 
 const workers = (mode: (typeof MODES)[number]): Scenario => {
-  const sides = new Map(COUNTS.map(count => [`${count} workers`, count]))
+  const sides = new Map(COUNTS.map(count => [count === 1 ? '1 worker' : `${count} workers`, count]))
   return {
     id: `workers-${mode}`,
     question: `P12 1 to 200 workers, ${mode}: a drain, and 1,000 single enqueues a second`,
@@ -25,10 +25,9 @@ const workers = (mode: (typeof MODES)[number]): Scenario => {
     })),
     async measure(setting) {
       const { sizes, side } = setting
-      const crowd = { workers: sides.get(side) ?? 1 }
-      const drained = await drain(setting, 1, sizes.crowdJobs, crowd)
-      const steady = await pace(setting, STEADY_PER_SECOND, sizes.crowdMs, crowd)
-      drained.figures[COST.name] = costOf(drained)
+      const workers = sides.get(side) ?? 1
+      const drained = await drainIdle(setting, workers, sizes.crowdJobs)
+      const steady = await pace(setting, STEADY_PER_SECOND, sizes.crowdMs, { workers })
       drained.figures[STEADY_COST.name] = costOf(steady)
       drained.figures[STEADY_P99.name] = steady.figures['start p99'] ?? Number.NaN
       return drained

@@ -1,0 +1,48 @@
+/**
+ * Owns the measurement of a drain by workers that wait already: the jobs appear all at once. With many workers in one process
+ * the other order would measure their start: the first would have done all before the last began.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import { nowUs } from './clock.ts'
+import { COST, costOf } from './cost.ts'
+import { JOBS_PER_SECOND } from './enqueue.ts'
+import { storeNumberedJobs } from './numbered-jobs.ts'
+import type { Measurement, Setting } from './scenario.ts'
+import { untilServing } from './serving.ts'
+import { checkTallies } from './tally.ts'
+import { beginStretch } from './timed-stretch.ts'
+
+const LIMIT_MS = 120_000
+
+export async function drainIdle(setting: Setting, workers: number, jobs: number): Promise<Measurement> {
+  const worker = setting.forkWorker(jobs, jobs, { workers })
+  await worker.loaded
+  worker.begin()
+  await worker.ready
+  await untilServing(setting, workers)
+  await setting.database.settle()
+  await storeNumberedJobs(setting.database, jobs, { isAnnounced: true })
+  const stretch = await beginStretch(setting, [worker.pid])
+  const startUs = nowUs()
+  const giveUpAt = performance.now() + LIMIT_MS
+  const until = async (isDone: () => boolean | Promise<boolean>) => {
+    while (!(await isDone())) {
+      if (performance.now() > giveUpAt)
+        throw new Error(`${worker.ran} of ${jobs} jobs ran in ${LIMIT_MS / 1000} s`)
+      await Promise.race([pause(5), worker.broken])
+    }
+  }
+  await until(() => worker.ran >= jobs)
+  const { cores, seconds } = await stretch.end()
+  await until(async () => (await setting.countUnfinished()) === 0)
+  const endUs = nowUs()
+  checkTallies(jobs, [await worker.finish()])
+  const measured = { jobs, cores, seconds }
+  return {
+    ...measured,
+    figures: {
+      [JOBS_PER_SECOND.name]: jobs / ((endUs - startUs) / 1e6),
+      [COST.name]: costOf(measured),
+    },
+  }
+}
