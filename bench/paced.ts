@@ -25,6 +25,8 @@ export const PACED_FIGURES = [
 /** A queue in use has been planned for, compiled and connected: these run before the clock starts. */
 const WARM_BULK = 4000
 const WARM_SINGLE = 200
+/** For each worker of a crowd: every connection has to learn its statements. */
+const WARM_EACH = 30
 const IDLE_MS = 1000
 const LIMIT_MS = 60_000
 
@@ -50,12 +52,14 @@ async function paceWith(
   jobs: number,
   crowd: Crowd | undefined,
 ): Promise<Measurement> {
-  const total = jobs + WARM_BULK + WARM_SINGLE
+  const { workers = 1 } = crowd ?? {}
+  const singles = Math.max(WARM_SINGLE, WARM_EACH * workers)
+  const total = jobs + WARM_BULK + singles
   const worker = setting.forkWorker(total, jobs, crowd)
   await worker.loaded
   worker.begin()
   await worker.ready
-  if (crowd?.workers && setting.relay) await untilServing(setting, crowd.workers)
+  if (crowd && setting.relay) await untilServing(setting, workers)
   const untilRan = async (count: number) => {
     const giveUpAt = performance.now() + LIMIT_MS
     while (worker.ran < count && performance.now() < giveUpAt) await Promise.race([pause(20), worker.broken])
@@ -63,8 +67,8 @@ async function paceWith(
 
   await producer.addMany(jobDataList(jobs, WARM_BULK))
   await keepInFlight(
-    8,
-    i => i < WARM_SINGLE,
+    Math.max(8, workers),
+    i => i < singles,
     i => producer.addOne(jobData(jobs + WARM_BULK + i)),
   )
   await untilRan(total - jobs)

@@ -18,8 +18,8 @@ const IDLE_FIGURES = [
 ] as const
 const POSTGRES = { name: 'busy: Postgres', unit: '%', better: 'lower' } as const
 
-/** New connections and their caches are over by then, and a queue's last wake-up. */
-const SETTLE_MS = 6000
+/** New connections have filled their caches by then, and told their statistics: they do after ten idle seconds. */
+const SETTLE_MS = 12_000
 
 const SIDES: Readonly<Record<string, { peer: string; workers: number; perSecond: number }>> = {
   '100 workers': { peer: 'longshore', workers: 100, perSecond: 2000 },
