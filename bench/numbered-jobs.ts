@@ -18,7 +18,7 @@ async function inChunks(rows: number, store: (from: number, to: number) => Promi
   for (let from = 0; from < rows; from += CHUNK) await store(from, Math.min(rows, from + CHUNK) - 1)
 }
 
-/** Ready jobs 0 to `count` - 1, best first. They go round the tasks, or round the keys of the one task. */
+/** `count` ready jobs, numbered from 0 or `first` on, best first. They go round the tasks, or round the keys of the one task. */
 export async function storeNumberedJobs(
   database: Database,
   count: number,
@@ -27,9 +27,10 @@ export async function storeNumberedJobs(
     keys?: number
     /** The relay is told of them, as by `enqueueMany`. All of them appear at once. */
     isAnnounced?: boolean
+    first?: number
   } = {},
 ): Promise<void> {
-  const { tasks = ['noop'], keys = 0, isAnnounced = false } = lanes
+  const { tasks = ['noop'], keys = 0, isAnnounced = false, first = 0 } = lanes
   const kinds = tasks.flatMap(task =>
     keys === 0 ? [`('${task}', '')`] : Array.from({ length: keys }, (_, n) => `('${task}', 'key-${n}')`),
   )
@@ -43,7 +44,7 @@ export async function storeNumberedJobs(
       insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
       select ${idFrom(firstMs)}, ('${made?.['ids']}'::int[])[1 + n % ${kinds.length}],
         longshore.score(0, to_timestamp(${firstMs} / 1000.0)) + n / 1000, 'ready', 3, ${PAYLOAD}
-      from generate_series(${from}, ${to}) n`),
+      from generate_series(${first + from}, ${first + to}) n`),
   )
   if (keys > 0) await storeHeads(database)
   if (!isAnnounced) return
