@@ -56,7 +56,7 @@ export const FULL: Sizes = {
   historyRows: 10_000_000,
   crowdJobs: 60_000,
   crowdMs: 10_000,
-  idleMs: 20_000,
+  idleMs: 10_000,
   diamonds: 10_000,
   chainJobs: 1000,
   graphJobs: 10_000,

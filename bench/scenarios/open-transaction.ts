@@ -30,9 +30,9 @@ interface Side {
 
 const SIDES: Readonly<Record<string, Side>> = {
   'steady rate': { peer: 'longshore', perSecond: STEADY_PER_SECOND, share: 1 },
-  'full speed': { peer: 'longshore', share: 0.5 },
-  'direct, full speed': { peer: 'longshore-direct', share: 0.5 },
-  'graphile-worker, full speed': { peer: 'graphile-worker', share: 0.5 },
+  'full speed': { peer: 'longshore', share: 1 / 3 },
+  'direct, full speed': { peer: 'longshore-direct', share: 1 / 3 },
+  'graphile-worker, full speed': { peer: 'graphile-worker', share: 1 / 3 },
 }
 
 export const openTransaction: Scenario = {
