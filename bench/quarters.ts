@@ -1,4 +1,6 @@
-/** Owns what became of a load in each quarter of its time: how many jobs were done a second, and how late they began. */
+/** Owns what became of a load in each quarter of its time: how many jobs were done a second, how late, and what they cost. */
+import { costOf } from './cost.ts'
+import type { Cores } from './cpu.ts'
 import type { Figure } from './scenario.ts'
 import { quantile } from './statistics.ts'
 
@@ -7,35 +9,42 @@ const QUARTERS = [1, 2, 3, 4] as const
 const quarterFigures = (what: string, unit: Figure['unit']): Figure[] =>
   QUARTERS.map(n => ({ name: `${what} ${n}`, unit }))
 
-export const LAST_TO_FIRST = { name: 'rate, last : first', unit: '×', better: 'higher' } as const
+const RATE_RATIO = { name: 'rate, last : first', unit: '×', better: 'higher' } as const
+/** The one to look at on a machine that is shared. */
+const COST_RATIO = { name: 'cost, last : first', unit: '×', better: 'lower' } as const
 
 export const QUARTER_FIGURES: readonly Figure[] = [
-  LAST_TO_FIRST,
+  RATE_RATIO,
+  COST_RATIO,
   ...quarterFigures('rate', 'jobs/s'),
   ...quarterFigures('p50', 'ms'),
   ...quarterFigures('p99', 'ms'),
+  ...quarterFigures('cost', 'µs'),
 ]
 
-/** How many jobs had begun at the bounds of the quarters: five of them. */
-export interface Bound {
-  readonly atMs: number
-  readonly ran: number
+export interface Quarter {
+  /** How many jobs had begun before it, and by its end. */
+  readonly from: number
+  readonly to: number
+  readonly seconds: number
+  readonly cores: Cores
 }
 
 /** `latenciesUs` in the order the jobs ran. */
 export function figuresOfQuarters(
-  bounds: readonly Bound[],
+  quarters: readonly Quarter[],
   latenciesUs: Float64Array,
 ): Record<string, number> {
   const figures: Record<string, number> = {}
-  for (const n of QUARTERS) {
-    const [from, to] = [bounds[n - 1], bounds[n]]
-    if (!from || !to) throw new Error('a quarter has two bounds')
-    const own = latenciesUs.subarray(from.ran, to.ran)
-    figures[`rate ${n}`] = (to.ran - from.ran) / ((to.atMs - from.atMs) / 1000)
-    figures[`p50 ${n}`] = quantile(own, 0.5) / 1000
-    figures[`p99 ${n}`] = quantile(own, 0.99) / 1000
+  for (const [at, { from, to, seconds, cores }] of quarters.entries()) {
+    const own = latenciesUs.subarray(from, to)
+    figures[`rate ${at + 1}`] = (to - from) / seconds
+    figures[`p50 ${at + 1}`] = quantile(own, 0.5) / 1000
+    figures[`p99 ${at + 1}`] = quantile(own, 0.99) / 1000
+    figures[`cost ${at + 1}`] = costOf({ jobs: to - from, seconds, cores })
   }
-  figures[LAST_TO_FIRST.name] = (figures['rate 4'] ?? 0) / (figures['rate 1'] ?? 0)
+  const lastToFirst = (what: string) => (figures[`${what} 4`] ?? 0) / (figures[`${what} 1`] ?? 0)
+  figures[RATE_RATIO.name] = lastToFirst('rate')
+  figures[COST_RATIO.name] = lastToFirst('cost')
   return figures
 }

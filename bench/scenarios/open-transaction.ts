@@ -4,10 +4,10 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
-import { COST, costOf } from '../cost.ts'
+import { watchCpu } from '../cpu.ts'
 import { jobDataList } from '../job-data.ts'
 import type { PeerProducer } from '../peers/peer.ts'
-import { type Bound, figuresOfQuarters, QUARTER_FIGURES } from '../quarters.ts'
+import { figuresOfQuarters, QUARTER_FIGURES, type Quarter } from '../quarters.ts'
 import type { Scenario, Setting } from '../scenario.ts'
 import { checkTallies } from '../tally.ts'
 import { beginStretch } from '../timed-stretch.ts'
@@ -38,7 +38,7 @@ const SIDES: Readonly<Record<string, Side>> = {
 export const openTransaction: Scenario = {
   id: 'open-transaction',
   question: 'P13 a transaction held open for three of four minutes',
-  figures: [...QUARTER_FIGURES, COST],
+  figures: QUARTER_FIGURES,
   variants: Object.entries(SIDES).map(([name, { peer }]) => ({ name, peer, workload: {} })),
   async measure(setting) {
     const side = SIDES[setting.side]
@@ -84,10 +84,18 @@ async function measureWith(producer: PeerProducer, idle: pg.Client, side: Side, 
 
   await Promise.race([pause(WARM_MS), lanes])
   const stretch = await beginStretch(setting, [worker.pid])
-  const bounds: Bound[] = [{ atMs: performance.now(), ran: worker.ran }]
+  const quarters: Quarter[] = []
   for (let n = 1; n <= 4; n++) {
+    const from = worker.ran
+    const startAt = performance.now()
+    const coresSince = watchCpu(setting.servers, [worker.pid])
     await Promise.race([pause(quarterMs), lanes])
-    bounds.push({ atMs: performance.now(), ran: worker.ran })
+    quarters.push({
+      from,
+      to: worker.ran,
+      seconds: (performance.now() - startAt) / 1000,
+      cores: coresSince(),
+    })
     // A snapshot is taken by its first statement.
     if (n === 1) await idle.query('begin isolation level repeatable read; select count(*) from pg_class')
   }
@@ -100,9 +108,6 @@ async function measureWith(producer: PeerProducer, idle: pg.Client, side: Side, 
   while (worker.ran < enqueued && performance.now() < giveUpAt) await Promise.race([pause(20), worker.broken])
   const report = await worker.finish()
   checkTallies(enqueued, [report])
-  const measured = { jobs: (bounds.at(-1)?.ran ?? 0) - (bounds[0]?.ran ?? 0), cores, seconds }
-  return {
-    ...measured,
-    figures: { ...figuresOfQuarters(bounds, report.latenciesUs), [COST.name]: costOf(measured) },
-  }
+  const jobs = (quarters.at(-1)?.to ?? 0) - (quarters[0]?.from ?? 0)
+  return { jobs, cores, seconds, figures: figuresOfQuarters(quarters, report.latenciesUs) }
 }
