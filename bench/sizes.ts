@@ -87,7 +87,7 @@ export const QUICK: Sizes = {
   diamonds: 2000,
   chainJobs: 300,
   graphJobs: 3000,
-  quarterMs: 10_000,
+  quarterMs: 15_000,
   rebuildJobs: 200_000,
   patienceMs: 500,
 }
