@@ -29,7 +29,7 @@ export const USAGE = `npm run bench -- [flags]
   --quick              smaller numbers, one round, fewer scenarios and peers: a good minute
   --rounds <n>         rounds over all scenarios and peers (3)
   --set <name>         all (longshore beside its peers, the default) | itself (longshore with a feature beside longshore
-                       without)
+                       without) | growth (longshore with very many jobs, workers or keys beside longshore with few)
   --only <ids>         ${scenarios.map(scenario => scenario.id).join(',')}
   --peers <names>      ${Object.keys(knownPeers).join(',')} (all of them)
   --json               print the results as JSON

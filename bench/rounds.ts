@@ -6,7 +6,7 @@ import { NOISE_CORES } from './cpu.ts'
 import { type Bench, measure, type Profiled } from './measure.ts'
 import { isOurs } from './peers/known-peers.ts'
 import type { Measurement, Scenario } from './scenario.ts'
-import { sidesOf } from './sides.ts'
+import { peerOf, sidesOf } from './sides.ts'
 
 const ATTEMPTS = 2
 
@@ -54,8 +54,7 @@ export async function runRounds(
           for await (const result of measureUntilQuiet(options, round, scenario, side)) results.push(result)
         } catch (cause) {
           const reason = (cause as Error).message
-          if (scenario.variants || isOurs(side))
-            throw new Error(`${scenario.id}, ${side}: ${reason}`, { cause })
+          if (isOurs(peerOf(scenario, side))) throw new Error(`${scenario.id}, ${side}: ${reason}`, { cause })
           unmeasured.push({ round, scenario: scenario.id, side, reason })
           options.onUnmeasured({ round, scenario: scenario.id, side, reason })
         }
