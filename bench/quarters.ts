@@ -9,9 +9,9 @@ const QUARTERS = [1, 2, 3, 4] as const
 const quarterFigures = (what: string, unit: Figure['unit']): Figure[] =>
   QUARTERS.map(n => ({ name: `${what} ${n}`, unit }))
 
-const RATE_RATIO = { name: 'rate, last : first', unit: '×', better: 'higher' } as const
+const RATE_RATIO = { name: 'rate, last : first', unit: '×', better: 'higher', isHeadline: true } as const
 /** The one to look at on a machine that is shared. */
-const COST_RATIO = { name: 'cost, last : first', unit: '×', better: 'lower' } as const
+const COST_RATIO = { name: 'cost, last : first', unit: '×', better: 'lower', isHeadline: true } as const
 
 export const QUARTER_FIGURES: readonly Figure[] = [
   RATE_RATIO,

@@ -9,6 +9,8 @@ import type { Measurement, Scenario } from './scenario.ts'
 import { peerOf, sidesOf } from './sides.ts'
 
 const ATTEMPTS = 2
+/** Longer than a run may take for one figure: a measurement that took so long, with what led up to it, is not made again. */
+const LONG_MS = 45_000
 
 export interface Result extends Measurement {
   round: number
@@ -64,7 +66,7 @@ export async function runRounds(
   return { results, unmeasured }
 }
 
-/** A noisy measurement is made once more; both are told. */
+/** A noisy measurement is made once more, unless it takes long; both are told. */
 async function* measureUntilQuiet(
   options: RunOptions,
   round: number,
@@ -73,6 +75,7 @@ async function* measureUntilQuiet(
 ): AsyncGenerator<Result> {
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
     options.onStart(round, scenario, side)
+    const startedAt = performance.now()
     const profile = options.profile && {
       who: options.profile,
       folder: mkdtempSync(join(tmpdir(), `longshore-profile-${scenario.id}-`)),
@@ -82,6 +85,6 @@ async function* measureUntilQuiet(
     const result: Result = { round, attempt, scenario: scenario.id, side, ...measured, isNoisy }
     await options.onResult(result, scenario, profile?.folder)
     yield result
-    if (!isNoisy || options.profile) return
+    if (!isNoisy || options.profile || performance.now() - startedAt > LONG_MS) return
   }
 }

@@ -15,9 +15,12 @@ export function standsFor(scenario: Scenario, peer: string, peers: readonly stri
 export const peerOf = (scenario: Scenario, side: string): string =>
   scenario.variants ? (scenario.variants.find(({ name }) => name === side)?.peer ?? OURS) : side
 
-/** Everyone whose code is measured in these scenarios. */
+/** Everyone who takes part in these scenarios, the peers in their own order. */
 export const peersOf = (scenarios: readonly Scenario[], peers: readonly string[]): readonly string[] => [
-  ...new Set(scenarios.flatMap(scenario => sidesOf(scenario, peers).map(side => peerOf(scenario, side)))),
+  ...new Set([
+    ...(scenarios.every(({ variants }) => variants) ? [] : peers),
+    ...scenarios.flatMap(({ variants = [] }) => variants.map(({ peer = OURS }) => peer)),
+  ]),
 ]
 
 /** A ratio: of whom, and to whom. */

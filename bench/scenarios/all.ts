@@ -51,4 +51,18 @@ export const scenarioSets = {
   ],
 } as const satisfies Record<string, readonly Scenario[]>
 
+/** At most so many rounds, unless asked for more: variants of one build differ less from round to round than peers do, and what grows
+ * takes long to fill. */
+const MOST_ROUNDS = { all: 3, itself: 2, growth: 1 } as const satisfies Record<
+  keyof typeof scenarioSets,
+  number
+>
+
+/** Of the set that a scenario is in. */
+export function mostRoundsOf(scenario: Scenario): number {
+  const sets = Object.keys(scenarioSets) as (keyof typeof scenarioSets)[]
+  const own = sets.find(set => (scenarioSets[set] as readonly Scenario[]).includes(scenario))
+  return MOST_ROUNDS[own ?? 'all']
+}
+
 export const scenarios: readonly Scenario[] = Object.values(scenarioSets).flat()

@@ -15,7 +15,7 @@ const STANDING = { name: 'standing', unit: 'jobs' } as const
 export const backlog: Scenario = {
   id: 'backlog',
   question: 'P12 the first jobs of a backlog of 10,000 to 5,000,000',
-  figures: [STANDING, JOBS_PER_SECOND, COST, ENQUEUE_RATE, REDIS_MEMORY],
+  figures: [COST, JOBS_PER_SECOND, ENQUEUE_RATE, REDIS_MEMORY, STANDING],
   variants: Object.keys(FACTORS).map(name => ({ name, peer: 'longshore', workload: {} })),
   async measure(setting) {
     const { database, sizes } = setting

@@ -12,7 +12,7 @@ import type { Scenario } from '../scenario.ts'
 import type { Sizes } from '../sizes.ts'
 import { quantile } from '../statistics.ts'
 
-const STEP = { name: 'step p50', unit: 'ms', better: 'lower' } as const
+const STEP = { name: 'step p50', unit: 'ms', better: 'lower', isHeadline: true } as const
 const SLOW_STEP = { name: 'step p99', unit: 'ms', better: 'lower' } as const
 const CHAIN = 'chain'
 const LONE = 'lone jobs (P6)'
@@ -72,7 +72,7 @@ const SHAPES: Readonly<Record<string, (sizes: Sizes) => Prepare>> = {
 export const graphs: Scenario = {
   id: 'graphs',
   question: 'P10 10,000 diamonds, 10,000 → 1, a chain of 1,000',
-  figures: [JOBS_PER_SECOND, SUBMITTED, STEP, SLOW_STEP, COST],
+  figures: [{ ...JOBS_PER_SECOND, isHeadline: true }, SUBMITTED, STEP, SLOW_STEP, COST],
   load: 'light',
   variants: [...Object.keys(SHAPES), LONE].map(name => ({ name, peer: 'longshore', workload: {} })),
   async measure(setting) {

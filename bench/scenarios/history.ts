@@ -12,7 +12,7 @@ const LONG = 'long history'
 export const history: Scenario = {
   id: 'history',
   question: 'P12 drain and enqueue beside 10,000,000 ended jobs',
-  figures: [JOBS_PER_SECOND, COST, ENQUEUE_RATE],
+  figures: [COST, JOBS_PER_SECOND, ENQUEUE_RATE],
   variants: [LONG, 'no history'].map(name => ({ name, peer: 'longshore', workload: {} })),
   async measure(setting) {
     const { database, sizes } = setting

@@ -17,7 +17,7 @@ const IDLE_FIGURES = [
   { name: 'idle: Postgres', unit: '%' },
   { name: 'idle: workers', unit: '%' },
 ] as const
-const POSTGRES = { name: 'busy: Postgres', unit: '%', better: 'lower' } as const
+const POSTGRES = { name: 'busy: Postgres', unit: '%', better: 'lower', isHeadline: true } as const
 
 /** New connections have filled their caches by then, and told their statistics: they do after ten idle seconds. */
 const SETTLE_MS = 12_000
