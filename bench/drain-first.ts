@@ -13,10 +13,18 @@ const LIMIT_MS = 180_000
 /** Until the worker's code is compiled. */
 const WARM = 5000
 
+/** So many workers do not leave a backlog to Postgres, which up to four do: they take each job through Redis. */
+export const THROUGH_REDIS = 8
+
 /** Of `stored` jobs, numbered from 0 on, `jobs` are counted. */
-export async function drainFirst(setting: Setting, jobs: number, stored: number): Promise<Measurement> {
+export async function drainFirst(
+  setting: Setting,
+  jobs: number,
+  stored: number,
+  workers = 1,
+): Promise<Measurement> {
   const before = await countEnded(setting)
-  const worker = setting.forkWorker(stored, 0, { stopsFirst: true })
+  const worker = setting.forkWorker(stored, 0, { workers, stopsFirst: true })
   await worker.loaded
   await setting.database.settle()
   // Jobs stored by SQL are not in the outbox.

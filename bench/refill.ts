@@ -1,6 +1,7 @@
 /** Owns waiting for the relay: until an emptied Redis is in use again, and until it holds all that it may. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { RelayMetrics } from '../src/index.ts'
+import type { RedisUnderTest } from './redis.ts'
 import type { Setting } from './scenario.ts'
 
 const LIMIT_MS = 60_000
@@ -30,6 +31,14 @@ export async function until(what: string, holds: () => boolean | Promise<boolean
     if (performance.now() > giveUpAt) throw new Error(`not within ${LIMIT_MS / 1000} s: ${what}`)
     await pause(2)
   }
+}
+
+/** Jobs that workers have taken out of Redis and not claimed yet. */
+export async function countTaken(redis: RedisUnderTest | undefined): Promise<number> {
+  if (!redis) throw new Error('there is no Redis to take jobs from')
+  const [key] = await redis.client.keys('*:taken')
+  // A generation begins with an entry that is no job.
+  return key === undefined ? 0 : Math.max(0, (await redis.client.hlen(key)) - 1)
 }
 
 async function queueOf({ relay }: Setting): Promise<Queue | undefined> {

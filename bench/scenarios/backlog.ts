@@ -1,6 +1,6 @@
 /** P12: does a job cost more when very many ready ones stand behind it, and does Redis grow with them? */
 import { COST } from '../cost.ts'
-import { drainFirst, neededFor } from '../drain-first.ts'
+import { drainFirst, neededFor, THROUGH_REDIS } from '../drain-first.ts'
 import { JOBS_PER_SECOND } from '../enqueue.ts'
 import { ENQUEUE_RATE, enqueueBeside } from '../enqueue-beside.ts'
 import { storeNumberedJobs } from '../numbered-jobs.ts'
@@ -9,7 +9,7 @@ import type { Scenario } from '../scenario.ts'
 import { registerTask } from '../stored-jobs.ts'
 
 /** Times the size that the scenario begins with. */
-const FACTORS: Readonly<Record<string, number>> = { '500×': 500, '100×': 100, '10×': 10, '1×': 1 }
+const FACTORS: Readonly<Record<string, number>> = { '500×': 500, '50×': 50, '1×': 1 }
 const STANDING = { name: 'standing', unit: 'jobs' } as const
 
 export const backlog: Scenario = {
@@ -23,7 +23,7 @@ export const backlog: Scenario = {
     const stored = standing + neededFor(sizes.firstJobs)
     await registerTask(database, 'noop')
     await storeNumberedJobs(database, stored)
-    const measured = await drainFirst(setting, sizes.firstJobs, stored)
+    const measured = await drainFirst(setting, sizes.firstJobs, stored, THROUGH_REDIS)
     measured.figures[STANDING.name] = standing
     measured.figures[REDIS_MEMORY.name] = await redisMemory(setting)
     measured.figures[ENQUEUE_RATE.name] = await enqueueBeside(setting, sizes.firstJobs)

@@ -1,12 +1,13 @@
 /**
- * P14: how soon is an emptied Redis of use again, with very many ready jobs? A worker drains them all the time: first through
- * Redis, then straight from Postgres, then through Redis again.
+ * P14: how soon is an emptied Redis of use again, with very many ready jobs? A crowd of workers drains them all the time: first
+ * through Redis, then straight from Postgres, then through Redis again.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { nowUs } from '../clock.ts'
+import { THROUGH_REDIS } from '../drain-first.ts'
 import { storeNumberedJobs } from '../numbered-jobs.ts'
 import { REDIS_MEMORY, redisMemory } from '../redis-memory.ts'
-import { emptyRedis, until, untilFull } from '../refill.ts'
+import { countTaken, emptyRedis, until, untilFull } from '../refill.ts'
 import type { Scenario } from '../scenario.ts'
 import { registerTask } from '../stored-jobs.ts'
 import { checkTallies } from '../tally.ts'
@@ -20,29 +21,21 @@ const USUAL_GAP = { name: 'longest pause otherwise', unit: 'ms', better: 'lower'
 const WARM_SHARE = 0.1
 const LIMIT_MS = 240_000
 
-const SIDES: Readonly<Record<string, { factor: number; lanes: number }>> = {
-  'one lane': { factor: 1, lanes: 1 },
-  'five lanes': { factor: 1, lanes: 5 },
-  'a tenth of the jobs': { factor: 0.1, lanes: 5 },
-}
+const LANES = 5
+const FACTORS: Readonly<Record<string, number>> = { 'all jobs': 1, 'a tenth of the jobs': 0.1 }
 
 export const rebuild: Scenario = {
   id: 'rebuild',
   question: 'P14 Redis emptied while 1,000,000 ready jobs are drained',
   figures: [FIRST, FULL, GAP, USUAL_GAP, REDIS_MEMORY],
-  variants: Object.entries(SIDES).map(([name, { lanes }]) => ({
-    name,
-    peer: 'longshore',
-    workload: { tasks: lanes },
-  })),
+  variants: Object.keys(FACTORS).map(name => ({ name, peer: 'longshore', workload: { tasks: LANES } })),
   async measure(setting) {
     const { database, sizes, redis } = setting
-    const { factor = 1, lanes = 1 } = SIDES[setting.side] ?? {}
-    const jobs = Math.round(sizes.rebuildJobs * factor)
-    const tasks = Array.from({ length: lanes }, (_, n) => (n === 0 ? 'noop' : `noop-${n}`))
+    const jobs = Math.round(sizes.rebuildJobs * (FACTORS[setting.side] ?? 1))
+    const tasks = Array.from({ length: LANES }, (_, n) => (n === 0 ? 'noop' : `noop-${n}`))
     for (const task of tasks) await registerTask(database, task)
     await storeNumberedJobs(database, jobs, { tasks })
-    const worker = setting.forkWorker(jobs, jobs)
+    const worker = setting.forkWorker(jobs, jobs, { workers: THROUGH_REDIS })
     await worker.loaded
     await database.settle()
     await untilFull(setting, (await emptyRedis(setting)).isNew)
@@ -54,8 +47,7 @@ export const rebuild: Scenario = {
     const emptiedUs = nowUs()
     const { isNew } = await emptyRedis(setting)
     const full = untilFull(setting, isNew).then(() => nowUs())
-    // Only a worker's take makes this key, when it gets jobs.
-    await until('a job is taken', async () => ((await redis?.client.keys('*taken')) ?? []).length > 0)
+    await until('a job is taken', async () => (await countTaken(redis)) > 0)
     const firstUs = nowUs()
     const fullUs = await full
     const { cores, seconds } = await stretch.end()
