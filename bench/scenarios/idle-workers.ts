@@ -34,7 +34,6 @@ interface Side {
 const SIDES: Readonly<Record<string, Side>> = {
   '100 workers': { peer: 'longshore', workers: 100, perSecond: 2000 },
   '100 balanced workers': { peer: 'longshore', workers: 100, perSecond: 2000, workload: BALANCED },
-  '100 direct workers': { peer: 'longshore-direct', workers: 100, perSecond: 2000 },
   '100 of graphile-worker': { peer: 'graphile-worker', workers: 100, perSecond: 2000 },
   '1 worker, 1,000/s': { peer: 'longshore', workers: 1, perSecond: 1000 },
 }

@@ -17,6 +17,6 @@ describe('the sides of a scenario', () => {
     const peers = ['graphile-worker', 'graphile-default', 'bullmq']
     expect(peersOf([bulk4, constraints], peers)).toEqual([...peers, OURS])
     expect(peersOf([constraints], peers)).toEqual([OURS])
-    expect(peersOf([idleWorkers], peers)).toEqual(['longshore', 'longshore-direct', 'graphile-worker'])
+    expect(peersOf([idleWorkers], peers)).toEqual(['longshore', 'graphile-worker'])
   })
 })
