@@ -10,7 +10,7 @@ import { peerOf, sidesOf } from './sides.ts'
 
 const ATTEMPTS = 2
 /** Longer than a run may take for one figure: a measurement that took so long, with what led up to it, is not made again. */
-const LONG_MS = 45_000
+const LONG_MS = 30_000
 
 export interface Result extends Measurement {
   round: number

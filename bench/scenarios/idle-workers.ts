@@ -7,7 +7,6 @@ import { PACED_FIGURES, pace } from '../paced.ts'
 import type { Scenario, Setting } from '../scenario.ts'
 import { readTraffic } from '../store-traffic.ts'
 import { beginStretch } from '../timed-stretch.ts'
-import type { Workload } from '../workload.ts'
 
 const IDLE_FIGURES = [
   { name: 'idle: transactions', unit: '/s', better: 'lower' },
@@ -22,18 +21,14 @@ const POSTGRES = { name: 'busy: Postgres', unit: '%', better: 'lower', isHeadlin
 /** New connections have filled their caches by then, and told their statistics: they do after ten idle seconds. */
 const SETTLE_MS = 12_000
 
-const BALANCED = { sql: `insert into longshore.queues (name, mode) values ('default', 'balanced')` }
-
 interface Side {
   readonly peer: string
   readonly workers: number
   readonly perSecond: number
-  readonly workload?: Workload
 }
 
 const SIDES: Readonly<Record<string, Side>> = {
   '100 workers': { peer: 'longshore', workers: 100, perSecond: 2000 },
-  '100 balanced workers': { peer: 'longshore', workers: 100, perSecond: 2000, workload: BALANCED },
   '100 of graphile-worker': { peer: 'graphile-worker', workers: 100, perSecond: 2000 },
   '1 worker, 1,000/s': { peer: 'longshore', workers: 1, perSecond: 1000 },
 }
@@ -43,7 +38,7 @@ export const idleWorkers: Scenario = {
   question: 'P11 100 workers, idle and at 2,000 single enqueues a second',
   figures: [...IDLE_FIGURES, ...PACED_FIGURES, POSTGRES],
   load: 'stream',
-  variants: Object.entries(SIDES).map(([name, { peer, workload = {} }]) => ({ name, peer, workload })),
+  variants: Object.entries(SIDES).map(([name, { peer }]) => ({ name, peer, workload: {} })),
   async measure(setting) {
     const { workers = 1, perSecond = 1000 } = SIDES[setting.side] ?? {}
     const idle = await measureIdle(setting, workers)

@@ -30,8 +30,8 @@ interface Side {
 
 const SIDES: Readonly<Record<string, Side>> = {
   'steady rate': { peer: 'longshore', perSecond: STEADY_PER_SECOND, share: 1 },
-  'full speed': { peer: 'longshore', share: 1 / 8 },
-  'graphile-worker, full speed': { peer: 'graphile-worker', share: 1 / 8 },
+  'full speed': { peer: 'longshore', share: 1 / 12 },
+  'graphile-worker, full speed': { peer: 'graphile-worker', share: 1 / 12 },
 }
 
 export const openTransaction: Scenario = {
