@@ -58,7 +58,7 @@ export const FULL: Sizes = {
   standing: 10_000,
   historyRows: 10_000_000,
   crowdJobs: 20_000,
-  crowdMs: 6000,
+  crowdMs: 5000,
   idleMs: 10_000,
   diamonds: 10_000,
   chainJobs: 1000,
