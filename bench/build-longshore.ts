@@ -1,7 +1,8 @@
 /**
  * Owns the longshore that is measured: a snapshot of `src/`, `migrations/` and `lua/`, built the way it is published. Run by
  * tsx it would be slower: esbuild's `keepNames` adds a call for every closure, several in each job. The snapshot also
- * keeps edits made meanwhile out of a run.
+ * keeps edits made meanwhile out of a run. So are the processes that run it: under tsx each of a worker's threads would load tsx
+ * as well, a third of a second each.
  */
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -10,7 +11,7 @@ import { build } from 'tsdown'
 const root = fileURLToPath(new URL('../', import.meta.url))
 
 export interface LongshoreBuild {
-  /** Folder with `dist/`, `migrations/` and `lua/`. */
+  /** Folder with `dist/`, `migrations/` and `lua/`; and `bench/`, the processes of the harness that are forked. */
   readonly folder: string
   remove(): void
 }
@@ -22,13 +23,10 @@ export async function buildLongshore(): Promise<LongshoreBuild> {
   const folder = mkdtempSync(`${cache}/longshore-bench-`)
   writeFileSync(`${folder}/package.json`, '{ "type": "module" }\n')
   for (const part of ['migrations', 'lua']) cpSync(`${root}${part}`, `${folder}/${part}`, { recursive: true })
-  await build({
+  const shared = {
     config: false,
     cwd: root,
-    entry: ['src/index.ts'],
-    outDir: `${folder}/dist`,
     unbundle: true,
-    root: 'src',
     format: 'esm',
     platform: 'node',
     target: 'node20',
@@ -37,6 +35,13 @@ export async function buildLongshore(): Promise<LongshoreBuild> {
     clean: false,
     deps: { skipNodeModulesBundle: true },
     logLevel: 'warn',
+  } as const
+  await build({ ...shared, entry: ['src/index.ts'], root: 'src', outDir: `${folder}/dist` })
+  await build({
+    ...shared,
+    entry: ['bench/worker-process.ts', 'bench/relay-process.ts'],
+    root: 'bench',
+    outDir: `${folder}/bench`,
   })
   return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) }
 }

@@ -1,7 +1,8 @@
-/** Owns which charts a run gets: one for each scenario, of its headline figures, the best side first. */
+/** Owns which charts a run gets: one for each scenario, of its headline figures, the best peer first; variants stay in order. */
 import { formatFigure } from './format.ts'
-import { isOurs, knownPeers } from './peers/known-peers.ts'
+import { isOurs } from './peers/known-peers.ts'
 import type { Figure, Scenario } from './scenario.ts'
+import { peerOf } from './sides.ts'
 import type { Summary } from './summary.ts'
 import { type Bar, drawChart, type Panel } from './svg-chart.ts'
 
@@ -30,7 +31,7 @@ function panelOf(scenario: Scenario, figure: Figure, { figures, cores }: Summary
     ([side, spread]): Bar => ({
       label: isNoisy(side) ? `${side} (noisy)` : side,
       spread,
-      kind: side === 'floor' ? 'yardstick' : isOurs(side) || !(side in knownPeers) ? 'ours' : 'peer',
+      kind: side === 'floor' ? 'yardstick' : isOurs(peerOf(scenario, side)) ? 'ours' : 'peer',
     }),
   )
   if (bars.length === 0) return []
@@ -39,7 +40,7 @@ function panelOf(scenario: Scenario, figure: Figure, { figures, cores }: Summary
     {
       title: `${scenario.question}: ${figure.name}, ${figure.unit}${figure.better === 'lower' ? ', less is better' : ''}`,
       isLogarithmic: figure.unit === 'ms',
-      bars: bars.sort((a, b) => direction * (b.spread.median - a.spread.median)),
+      bars: scenario.variants ? bars : bars.sort((a, b) => direction * (b.spread.median - a.spread.median)),
       format: value =>
         figure.unit === 'ms' ? String(Number(value.toPrecision(3))) : formatFigure(value, figure.unit),
     },

@@ -25,7 +25,15 @@ export interface Database {
 
 const NAME = `longshore_bench_${process.pid}`
 
-const SETTINGS = { shared_buffers: '1GB', max_wal_size: '4GB', fsync: true, synchronous_commit: true }
+/** 200 workers have four connections each. */
+const MAX_CONNECTIONS = 1500
+const SETTINGS = {
+  max_connections: MAX_CONNECTIONS,
+  shared_buffers: '1GB',
+  max_wal_size: '4GB',
+  fsync: true,
+  synchronous_commit: true,
+}
 const STATEMENT_SETTINGS = {
   shared_preload_libraries: 'pg_stat_statements',
   'pg_stat_statements.track': 'all',

@@ -4,7 +4,7 @@ import type { Profiled } from './measure.ts'
 import { knownPeer, knownPeers, OURS } from './peers/known-peers.ts'
 import { leftOutPeers, leftOutScenarios, QUICK_PEERS, QUICK_SCENARIOS } from './quick.ts'
 import type { Scenario } from './scenario.ts'
-import { scenarioSets, scenarios } from './scenarios/all.ts'
+import { mostRoundsOf, scenarioSets, scenarios } from './scenarios/all.ts'
 import { FULL, QUICK, type Sizes } from './sizes.ts'
 
 export interface Flags {
@@ -27,9 +27,9 @@ export interface Flags {
 export const USAGE = `npm run bench -- [flags]
 
   --quick              smaller numbers, one round, fewer scenarios and peers: a good minute
-  --rounds <n>         rounds over all scenarios and peers (3)
+  --rounds <n>         rounds over all scenarios and peers (3; itself: 2, growth: 1)
   --set <name>         all (longshore beside its peers, the default) | itself (longshore with a feature beside longshore
-                       without)
+                       without) | growth (longshore with very many jobs, workers or keys beside longshore with few)
   --only <ids>         ${scenarios.map(scenario => scenario.id).join(',')}
   --peers <names>      ${Object.keys(knownPeers).join(',')} (all of them)
   --json               print the results as JSON
@@ -74,27 +74,33 @@ export function readFlags(args: string[]): Flags | undefined {
   if (!isSet(set)) throw new Error(`--set is ${Object.keys(scenarioSets).join(' or ')}, not "${set}"`)
   const profile = values.profile === undefined ? undefined : readProfiled(values.profile)
   const usual = quick ? QUICK : FULL
-  const rounds = values.rounds === undefined ? (profile ? 1 : usual.rounds) : Number(values.rounds)
-  if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds is a whole number from 1 on')
-
   const isQuickSet = quick && set === 'all'
   const only = values.only?.split(',') ?? (profile && [PROFILES[profile].scenario])
   const ids = only ?? (isQuickSet ? QUICK_SCENARIOS : scenarioSets[set].map(({ id }) => id))
+  const chosen = ids.map(findScenario)
+  const usualRounds = Math.min(usual.rounds, ...chosen.map(mostRoundsOf))
+  const rounds = values.rounds === undefined ? (profile ? 1 : usualRounds) : Number(values.rounds)
+  if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds is a whole number from 1 on')
   const some = sweep === undefined ? values.peers?.split(',') : [sweep]
   const asked = some ?? (profile && [PROFILES[profile].peer])
   const peers = asked ?? (isQuickSet ? QUICK_PEERS : Object.keys(knownPeers))
   for (const name of peers) knownPeer(name)
   return {
     sizes: { ...usual, rounds },
-    scenarios: ids.map(findScenario),
+    scenarios: chosen,
     peers,
-    leftOut: isQuickSet ? [...(only ? [] : [leftOutScenarios()]), ...(asked ? [] : [leftOutPeers()])] : [],
+    leftOut: isQuickSet
+      ? [
+          ...(only ? [] : [leftOutScenarios()]),
+          ...(asked || chosen.every(({ variants }) => variants) ? [] : [leftOutPeers()]),
+        ]
+      : [],
     isJson: values.json,
     isSaved: values.save && profile === undefined,
     isPlans: values.plans,
     sweep,
     profile,
-    name: nameOf({ quick, set, only, peers: asked, rounds: rounds < usual.rounds ? rounds : undefined }),
+    name: nameOf({ quick, set, only, peers: asked, rounds: rounds < usualRounds ? rounds : undefined }),
   }
 }
 

@@ -1,45 +1,57 @@
 /** Owns the parent's side of a relay process. */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
+import type { RelayMetrics } from '../src/index.ts'
 import type { RelayMessage, RelayOrder } from './relay-process.ts'
 
 export interface ForkedRelay {
   readonly pid: number
   startProfile(): Promise<void>
   stopProfile(file: string): Promise<void>
+  metrics(): Promise<RelayMetrics>
   kill(): void
 }
 
-const file = fileURLToPath(new URL('relay-process.ts', import.meta.url))
-
 /** Resolves when it runs. */
 export async function forkRelay(order: RelayOrder): Promise<ForkedRelay> {
-  const child = fork(file, [JSON.stringify(order)])
-  const answered = async () => {
+  const file = `${order.surroundings.longshore}/bench/relay-process.js`
+  const child = fork(file, [JSON.stringify(order)], { execArgv: [] })
+  const answered = async (): Promise<unknown> => {
     const unneeded = new AbortController()
     const { signal } = unneeded
     try {
-      await Promise.race([
+      const [answer] = await Promise.race([
         once(child, 'message', { signal }),
         once(child, 'exit', { signal }).then(() => {
           throw new Error(`the relay process ${child.pid} ended too early`)
         }),
       ])
+      return answer
     } finally {
       unneeded.abort()
     }
   }
-  const ask = async (message: RelayMessage) => {
-    const answer = answered()
-    child.send(message)
-    await answer
+  // One question at a time: answers carry no name.
+  let last: Promise<unknown> = answered()
+  const ask = (message: RelayMessage): Promise<unknown> => {
+    const asked = last.then(() => {
+      const answer = answered()
+      child.send(message)
+      return answer
+    })
+    last = asked.catch(() => undefined)
+    return asked
   }
-  await answered()
+  await last
   return {
     pid: child.pid as number,
-    startProfile: () => ask({ kind: 'start-profile' }),
-    stopProfile: into => ask({ kind: 'stop-profile', file: into }),
+    async startProfile() {
+      await ask({ kind: 'start-profile' })
+    },
+    async stopProfile(into) {
+      await ask({ kind: 'stop-profile', file: into })
+    },
+    metrics: async () => (await ask({ kind: 'metrics' })) as RelayMetrics,
     kill: () => child.kill('SIGKILL'),
   }
 }

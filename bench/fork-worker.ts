@@ -1,6 +1,5 @@
 /** Owns the parent's side of a worker process. */
 import { fork } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import type { WorkerMessage, WorkerOrder, WorkerReport } from './worker-process.ts'
 
 export interface ForkedWorker {
@@ -20,10 +19,12 @@ export interface ForkedWorker {
   kill(): void
 }
 
-const file = fileURLToPath(new URL('worker-process.ts', import.meta.url))
-
 export function forkWorker(order: WorkerOrder): ForkedWorker {
-  const child = fork(file, [JSON.stringify(order)], { serialization: 'advanced' })
+  const file = `${order.surroundings.longshore}/bench/worker-process.js`
+  const child = fork(file, [JSON.stringify(order)], {
+    execArgv: [],
+    serialization: 'advanced',
+  })
   let ran = 0
   let report: WorkerReport | undefined
   let onLoaded: () => void

@@ -4,7 +4,8 @@ import type { Spread } from './statistics.ts'
 
 export function formatFigure(value: number, unit: Figure['unit']): string {
   if (unit === 'ms') return value.toFixed(value < 1 ? 3 : value < 100 ? 2 : 0)
-  if (unit === '%') return value.toFixed(1)
+  if (unit === '×') return value.toFixed(2)
+  if (unit === '%' || unit === 'µs' || unit === '/s' || unit === 'MB') return value.toFixed(1)
   return Math.round(value).toLocaleString('en-US')
 }
 

@@ -47,14 +47,14 @@ const start = (
   asked: { atMost },
 })
 
-/** Longshore with a feature beside longshore without it. */
+/** A variant beside another: longshore with a feature and without it, with much and with little. */
 const beside = (
   id: string,
   scenario: string,
   side: string,
   to: string,
   asked: Goal['asked'],
-  figure = 'rate',
+  figure: Goal['figure'] = 'rate',
 ): Goal => ({
   id,
   scenario,
@@ -63,6 +63,17 @@ const beside = (
   to,
   asked,
 })
+
+const alone = (id: string, scenario: string, side: string, asked: Goal['asked'], figure: string): Goal => ({
+  id,
+  scenario,
+  figure,
+  side,
+  asked,
+})
+
+/** Of what grows: the most beside the least. */
+const FLAT = { atMost: 1.5 }
 
 export const goals: readonly Goal[] = [
   rate('P1', 'enqueue32', BEST_POSTGRES_PEER, 10),
@@ -87,7 +98,7 @@ export const goals: readonly Goal[] = [
   start('P7', 'stream', 'p50', BEST_POSTGRES_PEER, 1),
   start('P7', 'stream', 'p99', BEST_POSTGRES_PEER, 1),
   start('P7', 'stream', 'p99', 'bullmq', 2),
-  { id: 'P7', scenario: 'stream', figure: 'backlog', side: REDIS_PATH, asked: { atMost: 0 } },
+  alone('P7', 'stream', REDIS_PATH, { atMost: 0 }, 'backlog'),
   {
     id: 'P7',
     scenario: 'stream',
@@ -100,6 +111,24 @@ export const goals: readonly Goal[] = [
   beside('P8', 'concurrency-mixed', '1 of 100 limited', 'none limited', { atLeast: 0.95 }),
   beside('P9', 'constraints', 'eight tags', 'one tag', { atLeast: 0.95 }),
   beside('P9', 'unmatchable-head', 'fewer ahead', 'none ahead', { atMost: 2 }, 'claim, fresh p50'),
+  beside('P10', 'graphs', 'chain', 'lone jobs (P6)', { atMost: 3 }, 'step p50'),
+  beside('P11', 'idle-workers', '100 workers', '1 worker, 1,000/s', { atMost: 3 }, 'start p99'),
+  beside(
+    'P11',
+    'idle-workers',
+    '100 workers',
+    '100 of graphile-worker',
+    { atMost: 0.5 },
+    { cores: 'postgres' },
+  ),
+  beside('P12', 'backlog', '500×', '1×', FLAT, 'cost'),
+  beside('P12', 'backlog', '500×', '1×', FLAT, 'Redis memory'),
+  beside('P12', 'history', 'long history', 'no history', FLAT, 'cost'),
+  beside('P12', 'workers-balanced', '200 workers', '1 worker', FLAT, 'cost'),
+  beside('P12', 'limit-keys', '1,000 keys', '1 key', FLAT, 'cost'),
+  alone('P13', 'open-transaction', 'steady rate', { atLeast: 0.85 }, 'rate, last : first'),
+  alone('P14', 'rebuild', 'all jobs', { atMost: 2000 }, 'first job'),
+  alone('P14', 'rebuild', 'all jobs', { atMost: 15_000 }, 'window full'),
   ...['enqueue32', 'enqueue256', 'bulk4', 'drain1', 'drain2'].map(scenario =>
     beside('P15', scenario, DIRECT, BATCHED, { atLeast: 1 }),
   ),

@@ -13,6 +13,7 @@ import { type Result, runRounds } from './rounds.ts'
 import { describeMachine, type RunRecord, recordPeer } from './run-record.ts'
 import { saveJson, saveResults } from './save-results.ts'
 import type { Scenario } from './scenario.ts'
+import { peersOf } from './sides.ts'
 import { summarize } from './summary.ts'
 import { COUNTED, formatSweep, sweep } from './sweep.ts'
 
@@ -33,13 +34,14 @@ async function main(flags: Flags): Promise<void> {
     try {
       say(`${database.choice}; Node ${process.version}; ${describeMachine()}`)
       if (flags.isPlans) return await plans(flags, database, build.folder)
-      const peers = flags.scenarios.every(({ variants }) => variants) ? [OURS] : flags.peers
+      const peers = peersOf(flags.scenarios, flags.peers)
       const redis = await openRedisServers(peers.flatMap(peer => knownPeer(peer).redis ?? []))
       try {
         for (const choice of redis.choices) say(choice)
         for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}; ${knownPeer(peer).durability}`)
         for (const { id, variants } of flags.scenarios) {
-          if (variants) say(`${id}: only ${OURS} beside itself, the other peers have no such thing`)
+          if (variants)
+            say(`${id}: variants beside each other, ${variants.map(({ name }) => name).join(' | ')}`)
         }
         const bench: Bench = { sizes: flags.sizes, database, redis, longshore: build.folder }
         if (flags.sweep === undefined) await run(flags, bench, peers)

@@ -2,12 +2,13 @@
 import { untilQuiet } from './cpu.ts'
 import type { Database } from './database.ts'
 import { type ForkedRelay, forkRelay } from './fork-relay.ts'
-import { knownPeer, OURS } from './peers/known-peers.ts'
+import { knownPeer } from './peers/known-peers.ts'
 import type { Surroundings } from './peers/peer.ts'
 import type { Settings } from './peers/tuning.ts'
 import { profileStretch } from './profile/stretch-profile.ts'
 import type { RedisServers } from './redis-servers.ts'
 import { createSetting, type Measurement, type Scenario } from './scenario.ts'
+import { peerOf } from './sides.ts'
 import type { Sizes } from './sizes.ts'
 
 export interface Bench {
@@ -34,7 +35,7 @@ export async function measure(
   { profile, settings }: Special = {},
 ): Promise<Measurement> {
   const variant = scenario.variants?.find(({ name }) => name === side)
-  const peerName = variant ? OURS : side
+  const peerName = peerOf(scenario, side)
   const known = knownPeer(peerName)
   const redis = known.redis && servers.get(known.redis)
   const surroundings: Surroundings = {
@@ -59,7 +60,7 @@ export async function measure(
     surroundings,
     database,
     redis,
-    relayPid: relay?.pid,
+    relay,
     sizes: fitting(sizes, known.fewerJobs),
     profile: profile && profileStretch(profile, { relay, redis: redis?.client }),
     profileWorkersInto: profile?.who === 'worker' ? profile.folder : undefined,

@@ -7,9 +7,11 @@ import { keepInFlight } from './in-flight.ts'
 import { jobData, jobDataList } from './job-data.ts'
 import type { PeerProducer } from './peers/peer.ts'
 import type { Figure, Measurement, Setting } from './scenario.ts'
+import { untilServing } from './serving.ts'
 import { quantile } from './statistics.ts'
 import { checkTallies } from './tally.ts'
 import { beginStretch } from './timed-stretch.ts'
+import type { Crowd } from './worker-process.ts'
 
 export const PACED_FIGURES = [
   { name: 'start p50', unit: 'ms', better: 'lower', isHeadline: true },
@@ -23,14 +25,21 @@ export const PACED_FIGURES = [
 /** A queue in use has been planned for, compiled and connected: these run before the clock starts. */
 const WARM_BULK = 4000
 const WARM_SINGLE = 200
+/** For each worker of a crowd: every connection has to learn its statements. */
+const WARM_EACH = 30
 const IDLE_MS = 1000
 const LIMIT_MS = 60_000
 
-export async function pace(setting: Setting, perSecond: number, forMs: number): Promise<Measurement> {
+export async function pace(
+  setting: Setting,
+  perSecond: number,
+  forMs: number,
+  crowd?: Crowd,
+): Promise<Measurement> {
   const jobs = Math.round((perSecond * forMs) / 1000)
   const producer = await setting.peer.openProducer()
   try {
-    return await paceWith(producer, setting, perSecond, jobs)
+    return await paceWith(producer, setting, perSecond, jobs, crowd)
   } finally {
     await producer.close()
   }
@@ -41,12 +50,16 @@ async function paceWith(
   setting: Setting,
   perSecond: number,
   jobs: number,
+  crowd: Crowd | undefined,
 ): Promise<Measurement> {
-  const total = jobs + WARM_BULK + WARM_SINGLE
-  const worker = setting.forkWorker(total, jobs)
+  const { workers = 1 } = crowd ?? {}
+  const singles = Math.max(WARM_SINGLE, WARM_EACH * workers)
+  const total = jobs + WARM_BULK + singles
+  const worker = setting.forkWorker(total, jobs, crowd)
   await worker.loaded
   worker.begin()
   await worker.ready
+  if (crowd && setting.relay) await untilServing(setting, workers)
   const untilRan = async (count: number) => {
     const giveUpAt = performance.now() + LIMIT_MS
     while (worker.ran < count && performance.now() < giveUpAt) await Promise.race([pause(20), worker.broken])
@@ -54,8 +67,8 @@ async function paceWith(
 
   await producer.addMany(jobDataList(jobs, WARM_BULK))
   await keepInFlight(
-    8,
-    i => i < WARM_SINGLE,
+    Math.max(8, workers),
+    i => i < singles,
     i => producer.addOne(jobData(jobs + WARM_BULK + i)),
   )
   await untilRan(total - jobs)

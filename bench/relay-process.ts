@@ -11,7 +11,10 @@ export interface RelayOrder {
   surroundings: Surroundings
 }
 
-export type RelayMessage = { kind: 'start-profile' } | { kind: 'stop-profile'; file: string }
+export type RelayMessage =
+  | { kind: 'start-profile' }
+  | { kind: 'stop-profile'; file: string }
+  | { kind: 'metrics' }
 
 // Without its parent it has nothing to do.
 process.once('disconnect', () => process.exit(1))
@@ -19,12 +22,19 @@ process.once('disconnect', () => process.exit(1))
 const order = JSON.parse(process.argv[2] ?? '') as RelayOrder
 const open = await knownPeer(order.peer).load()
 const peer = await open(order.surroundings)
-await peer.startRelay?.()
+const relay = await peer.startRelay?.()
 
 let profile: RecordedProfile | undefined
 process.on('message', async (message: RelayMessage) => {
-  if (message.kind === 'start-profile') profile = await startProfile()
-  else await profile?.stop(message.file)
-  process.send?.('done')
+  switch (message.kind) {
+    case 'start-profile':
+      profile = await startProfile()
+      return process.send?.('done')
+    case 'stop-profile':
+      await profile?.stop(message.file)
+      return process.send?.('done')
+    case 'metrics':
+      return process.send?.(relay?.metrics?.() ?? {})
+  }
 })
 process.send?.('ready')

@@ -1,16 +1,18 @@
 /** Owns what a scenario is: one question, asked of one peer at a time in stores of its own. */
 import type { Cores, WatchedServers } from './cpu.ts'
 import type { Database } from './database.ts'
+import type { ForkedRelay } from './fork-relay.ts'
 import { type ForkedWorker, forkWorker } from './fork-worker.ts'
 import type { Load, Peer, Surroundings } from './peers/peer.ts'
 import type { StretchProfile } from './profile/stretch-profile.ts'
 import type { RedisUnderTest } from './redis.ts'
 import type { Sizes } from './sizes.ts'
+import type { Crowd } from './worker-process.ts'
 import type { Variant } from './workload.ts'
 
 export interface Figure {
   readonly name: string
-  readonly unit: 'jobs/s' | 'ms' | 'jobs' | '%'
+  readonly unit: 'jobs/s' | 'ms' | 'µs' | 'jobs' | '%' | '/s' | 'MB' | 'cores' | '×'
   /** Which way is good. Figures without it are told, not compared. */
   readonly better?: 'higher' | 'lower'
   /** Gets a chart. Default: only the scenario's first. */
@@ -45,6 +47,10 @@ export interface Scenario {
 /** One measurement's surroundings. */
 export interface Setting {
   readonly peer: Peer
+  /** Where the stores and the built longshore are. */
+  readonly surroundings: Surroundings
+  readonly redis: RedisUnderTest | undefined
+  readonly relay: ForkedRelay | undefined
   /** The name of the variant, or of the peer. */
   readonly side: string
   readonly database: Database
@@ -53,7 +59,7 @@ export interface Setting {
   readonly servers: WatchedServers
   /** Taken over the timed stretch. */
   readonly profile: StretchProfile | undefined
-  forkWorker(total: number, measured: number): ForkedWorker
+  forkWorker(total: number, measured: number, crowd?: Crowd): ForkedWorker
   countUnfinished(): Promise<number>
 }
 
@@ -64,39 +70,33 @@ export function createSetting(given: {
   surroundings: Surroundings
   database: Database
   redis: RedisUnderTest | undefined
-  relayPid: number | undefined
+  relay: ForkedRelay | undefined
   sizes: Sizes
   profile: StretchProfile | undefined
   /** Folder for the CPU profiles of workers. */
   profileWorkersInto: string | undefined
 }): Setting & { killWorkers(): void } {
-  const {
-    peerName,
-    side,
-    peer,
-    surroundings,
-    database,
-    redis,
-    relayPid,
-    sizes,
-    profile,
-    profileWorkersInto,
-  } = given
+  const { peerName, side, peer, surroundings, database, redis, relay, sizes, profile, profileWorkersInto } =
+    given
   const workers: ForkedWorker[] = []
   return {
     peer,
+    surroundings,
+    redis,
+    relay,
     side,
     database,
     sizes,
-    servers: { postmaster: database.postmaster, redis: redis?.pid, relay: relayPid },
+    servers: { postmaster: database.postmaster, redis: redis?.pid, relay: relay?.pid },
     profile,
-    forkWorker(total, measured) {
+    forkWorker(total, measured, crowd) {
       const worker = forkWorker({
         peer: peerName,
         surroundings,
         number: workers.length,
         total,
         measured,
+        ...crowd,
         profileInto: profileWorkersInto,
       })
       workers.push(worker)

@@ -1,5 +1,5 @@
 /** Owns who is compared in a scenario: the peers, or the scenario's own variants of longshore. */
-import { isOurs, knownPeers } from './peers/known-peers.ts'
+import { isOurs, knownPeers, OURS } from './peers/known-peers.ts'
 import type { Scenario } from './scenario.ts'
 
 export const sidesOf = (scenario: Scenario, peers: readonly string[]): readonly string[] =>
@@ -10,6 +10,18 @@ export function standsFor(scenario: Scenario, peer: string, peers: readonly stri
   const other = scenario.isOfProducers ? knownPeers[peer]?.producerOf : undefined
   return other !== undefined && peers.includes(other) ? other : undefined
 }
+
+/** Whose code is measured on a side. */
+export const peerOf = (scenario: Scenario, side: string): string =>
+  scenario.variants ? (scenario.variants.find(({ name }) => name === side)?.peer ?? OURS) : side
+
+/** Everyone who takes part in these scenarios, the peers in their own order. */
+export const peersOf = (scenarios: readonly Scenario[], peers: readonly string[]): readonly string[] => [
+  ...new Set([
+    ...(scenarios.every(({ variants }) => variants) ? [] : peers),
+    ...scenarios.flatMap(({ variants = [] }) => variants.map(({ peer = OURS }) => peer)),
+  ]),
+]
 
 /** A ratio: of whom, and to whom. */
 export interface Pair {

@@ -19,6 +19,23 @@ export interface Sizes {
   readonly claims: number
   readonly lightLoadMs: number
   readonly streamMs: number
+  /** Jobs that are drained while others stand behind them, or beside a history. */
+  readonly firstJobs: number
+  /** Ready jobs that stand behind those; variants multiply it by up to 500. */
+  readonly standing: number
+  readonly historyRows: number
+  /** Drained by a crowd of workers, or under limits by key. */
+  readonly crowdJobs: number
+  readonly crowdMs: number
+  /** How long idle workers are watched: a multiple of the 5 s between two beats. */
+  readonly idleMs: number
+  readonly diamonds: number
+  readonly chainJobs: number
+  /** Jobs of the other graphs. */
+  readonly graphJobs: number
+  /** A quarter of the time in which a transaction is opened, and held from the second quarter on. */
+  readonly quarterMs: number
+  readonly rebuildJobs: number
   /** How long to wait for a quiet machine before each measurement. */
   readonly patienceMs: number
 }
@@ -37,6 +54,17 @@ export const FULL: Sizes = {
   claims: 1000,
   lightLoadMs: 6000,
   streamMs: 6000,
+  firstJobs: 60_000,
+  standing: 10_000,
+  historyRows: 10_000_000,
+  crowdJobs: 20_000,
+  crowdMs: 5000,
+  idleMs: 10_000,
+  diamonds: 10_000,
+  chainJobs: 1000,
+  graphJobs: 10_000,
+  quarterMs: 60_000,
+  rebuildJobs: 1_000_000,
   patienceMs: 5000,
 }
 
@@ -54,6 +82,17 @@ export const QUICK: Sizes = {
   claims: 300,
   lightLoadMs: 1500,
   streamMs: 3000,
+  firstJobs: 30_000,
+  standing: 1000,
+  historyRows: 500_000,
+  crowdJobs: 6000,
+  crowdMs: 3000,
+  idleMs: 5000,
+  diamonds: 2000,
+  chainJobs: 300,
+  graphJobs: 3000,
+  quarterMs: 15_000,
+  rebuildJobs: 200_000,
   patienceMs: 500,
 }
 

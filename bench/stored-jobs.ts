@@ -39,15 +39,18 @@ export async function storeJobs(database: Database, lanes: readonly Lane[], coun
     insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
     select longshore.new_id(), l.id, longshore.score(0, clock_timestamp()), 'ready', 3, '{"tenant": "acme-emea-01"}'
     from generate_series(1, ${count}) n, lane l`)
-  if (lanes.some(({ key }) => key)) {
-    await database.query(`
-      select longshore.note_head(l.id, best.score, best.id)
-      from longshore.lanes l cross join lateral (
-        select j.score, j.id from longshore.jobs j
-        where j.lane = l.id and j.state = 'ready' order by j.score, j.id limit 1
-      ) best
-      where l.concurrency_key <> '' and not exists (select from longshore.lane_heads h where h.lane = l.id)`)
-  }
+  if (lanes.some(({ key }) => key)) await storeHeads(database)
+}
+
+/** What enqueue notes of lanes with keys: the best job of each. */
+export async function storeHeads(database: Database): Promise<void> {
+  await database.query(`
+    select longshore.note_head(l.id, best.score, best.id)
+    from longshore.lanes l cross join lateral (
+      select j.score, j.id from longshore.jobs j
+      where j.lane = l.id and j.state = 'ready' order by j.score, j.id limit 1
+    ) best
+    where l.concurrency_key <> '' and not exists (select from longshore.lane_heads h where h.lane = l.id)`)
 }
 
 /** Let a worker claim until its limits are full, and known to be; it keeps what it got. */

@@ -10,7 +10,15 @@ import type { Surroundings } from './peers/peer.ts'
 import { startProfile } from './profile/record-profile.ts'
 import { createTally } from './tally.ts'
 
-export interface WorkerOrder {
+/** How many there are of a worker, and when they report. */
+export interface Crowd {
+  /** Workers in this process. Default one. */
+  workers?: number
+  /** Report once they have stopped: jobs are left, and those still running are to be counted. */
+  stopsFirst?: boolean
+}
+
+export interface WorkerOrder extends Crowd {
   peer: string
   surroundings: Surroundings
   /** From 0 on, in the order they were forked. */
@@ -68,10 +76,18 @@ process.once('disconnect', () => process.exit(1))
 const mayBegin = once(process, 'message')
 tell({ kind: 'loaded' })
 await mayBegin
-const worker = await peer.startWorker(onJob, order.number)
+const { workers: size = 1 } = order
+const workers = await Promise.all(
+  Array.from({ length: size }, (_, n) => peer.startWorker(onJob, order.number * size + n)),
+)
+const stop = () =>
+  Promise.all(workers.map(worker => worker.stop())).catch(error =>
+    console.error('a worker did not stop well:', error),
+  )
 tell({ kind: 'ready' })
 
 process.once('message', async () => {
+  if (order.stopsFirst) await stop()
   clearInterval(counts)
   if (profile && order.profileInto)
     await profile.stop(`${order.profileInto}/worker-${process.pid}.cpuprofile`)
@@ -81,15 +97,12 @@ process.once('message', async () => {
     seen: tally.seen,
     duplicates: tally.duplicates,
   }
-  // First the report, so that a slow stop cannot lose it.
+  // Otherwise first the report, so that a slow stop cannot lose it.
   tell({ kind: 'report', report }, () => {
     const limit = setTimeout(() => process.exit(0), STOP_LIMIT_MS)
-    worker
-      .stop()
-      .catch(error => console.error('a worker did not stop well:', error))
-      .finally(() => {
-        clearTimeout(limit)
-        process.exit(0)
-      })
+    void (order.stopsFirst ? Promise.resolve() : stop()).finally(() => {
+      clearTimeout(limit)
+      process.exit(0)
+    })
   })
 })

@@ -4,6 +4,8 @@ export interface Workload {
   readonly tasks?: number
   /** The first `tasks` of them may have `concurrency` jobs running at once, each. */
   readonly limited?: { readonly tasks: number; readonly concurrency: number }
+  /** Jobs with the same key that may run at once, of each task. */
+  readonly concurrencyPerKey?: number
   /** Jobs go round these constraints, and the workers round these properties. */
   readonly constraints?: readonly Readonly<Record<string, string>>[]
   readonly properties?: readonly Readonly<Record<string, string>>[]
@@ -15,4 +17,6 @@ export interface Workload {
 export interface Variant {
   readonly name: string
   readonly workload: Workload
+  /** Who is measured, by its name among the known peers. Default: longshore in direct mode. */
+  readonly peer?: string
 }

@@ -18,6 +18,7 @@ export const openLongshore: OpenPeer = async surroundings => {
     longshore.defineTask<JobData>({
       name: n === 0 ? 'noop' : `noop-${n}`,
       ...(limited && n < limited.tasks ? { concurrency: limited.concurrency } : {}),
+      ...(workload.concurrencyPerKey ? { concurrencyPerKey: workload.concurrencyPerKey } : {}),
     }),
   )
   const [noop] = tasks

@@ -29,7 +29,7 @@ export interface Peer {
   /** Resolves when the worker takes jobs. It is the `number`th of its kind, from 0 on. */
   startWorker(onJob: (data: JobData) => void, number: number): Promise<Running>
   /** Runs beside producers and workers in a process of its own, where a peer has such a thing. */
-  startRelay?(): Promise<Running>
+  startRelay?(): Promise<Running & { metrics?(): object }>
   /** Jobs that have not ended, as the deciding store knows them: SQL that yields one number `n`, or a look at Redis. */
   readonly countUnfinished: string | ((redis: Redis) => Promise<number>)
 }

@@ -33,9 +33,21 @@ describe('flags of the bench', () => {
     ])
   })
 
+  it('mean fewer rounds for sets of variants, also for one scenario of such a set', () => {
+    const rounds = [
+      read('--set', 'itself'),
+      read('--set', 'growth'),
+      read('--only', 'backlog'),
+      read('--set', 'growth', '--rounds', '2'),
+    ].map(({ sizes }) => sizes.rounds)
+    expect(rounds).toEqual([2, 1, 1, 2])
+    expect(read('--set', 'growth').name).toBe('growth')
+  })
+
   it('say what --quick leaves out, but not what was asked for by name', () => {
     expect(read('--quick').leftOut).toHaveLength(2)
     expect(read('--quick', '--only', 'stream', '--peers', 'pg-boss').leftOut).toEqual([])
+    expect(read('--quick', '--only', 'backlog').leftOut).toEqual([])
     expect(read('--quick', '--only', 'stream').scenarios.map(({ id }) => id)).toEqual(['stream'])
   })
 
