@@ -93,6 +93,38 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
         expectBounded(BATCH)
       }))
 
+    it('[C10] the usual claim reads what it hands over, from the head or from where the last one ended', () =>
+      explained(client, mode, async () => {
+        const claim = async (from: string | null) => {
+          const [row] = await call(
+            "select * from longshore.settle_and_claim($1, '{}', '{}', null, null, $2, p_from => $3)",
+            [workerId, BATCH, from],
+          )
+          expect(String(row?.['ids']).split(',')).toHaveLength(BATCH)
+          expect(readsOf('jobs').map(node => node['Index Name'])).toContain('jobs_ready')
+          expectBounded(BATCH)
+          return String(row?.['scores']).split(',').at(-1) as string
+        }
+        // What the claims before it have left behind is not read again.
+        await claim(await claim(null))
+      }))
+
+    it('the usual claim of jobs that are named goes by the primary key', () =>
+      explained(client, mode, async () => {
+        const named = await database.rows<{ id: string }>(
+          "select id from longshore.jobs where lane = $1 and state = 'ready' order by id desc limit $2",
+          [lanes[0], BATCH],
+        )
+        const ids = named.map(({ id }) => id)
+        const [row] = await call(
+          "select * from longshore.settle_and_claim($1, '{}', '{}', null, null, $2, $3, $4)",
+          [workerId, BATCH, ids, [lanes[0]]],
+        )
+        expect(String(row?.['ids']).split(',').sort()).toEqual(ids.sort())
+        expect(readsOf('jobs').map(node => node['Index Name'])).toContain('jobs_pkey')
+        expectBounded(BATCH)
+      }))
+
     it('claim from several lanes reads the head of each', () =>
       explained(client, mode, async () => {
         expect(await call('select * from longshore.claim($1, $2)', [manyLanesWorkerId, BATCH])).toHaveLength(
