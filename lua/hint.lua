@@ -3,14 +3,16 @@
 --- @key root
 --- @use bells copies jobs finish
 --- @items           id, lane, score, token
---- @returns         {code, bells, placed}
-if not generation then return { 'LOST', 0, 0 } end
+--- @returns         {code, bells, placed, beyond: how many stay in Postgres, where their lane goes on}
+if not generation then return { 'LOST', 0, 0, 0 } end
 look_up(4)
-local placed = 0
+local placed, beyond = 0, 0
 for at = items, #ARGV, 4 do
   local lane = lane_of(ARGV[at + 1])
   -- The relay has yet to read this lane in, and will.
-  if lane and place(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], 'hint') == 'placed' then placed = placed + 1 end
+  local answer = lane and place(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], 'hint')
+  if answer == 'placed' then placed = placed + 1 end
+  if answer == 'beyond' then beyond = beyond + 1 end
 end
 finish()
-return { 'OK', bells, placed }
+return { 'OK', bells, placed, beyond }

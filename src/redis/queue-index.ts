@@ -59,7 +59,10 @@ export interface QueueIndex {
     how: 'relay' | 'audit',
     jobs: readonly ReadyJob[],
   ): Promise<{ code: StepCode; bells: number; placed: number; bounds: Map<number, Place> }>
-  hint(jobs: readonly ReadyJob[]): Promise<{ code: 'OK' | 'LOST'; bells: number; placed: number }>
+  /** `beyond`: how many stay in Postgres, where their lane goes on. */
+  hint(
+    jobs: readonly ReadyJob[],
+  ): Promise<{ code: 'OK' | 'LOST'; bells: number; placed: number; beyond: number }>
   remove(step: Step, ids: readonly string[]): Promise<{ code: StepCode; removed: number }>
   take(options: {
     generation: string
@@ -140,8 +143,13 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
       return { code: code as StepCode, bells: Number(bells), placed: Number(placed), bounds: new Map(bounds) }
     },
     async hint(jobs) {
-      const [code, bells, placed] = await run('hint', {}, jobItems(jobs))
-      return { code: code as 'OK' | 'LOST', bells: Number(bells), placed: Number(placed) }
+      const [code, bells, placed, beyond] = await run('hint', {}, jobItems(jobs))
+      return {
+        code: code as 'OK' | 'LOST',
+        bells: Number(bells),
+        placed: Number(placed),
+        beyond: Number(beyond),
+      }
     },
     async remove(step, ids) {
       const [code, removed] = await run('remove', stepArgs(step), [...ids])

@@ -88,7 +88,7 @@ export function createRedisPath(options: {
   logger: Logger
 }): RedisPath {
   const { store, deployment, workerId, facts, logger } = options
-  const give = createHints(store, deployment, logger)
+  const { give } = createHints(store, deployment, logger)
   const queues: Queue[] = facts.queues.map(name => ({
     name,
     index: queueIndex(store, deployment, name),
