@@ -101,17 +101,31 @@ local function visits(list)
   return function(at) return list[at] end
 end
 
---- The first `width` that have room, by strategy. Nobody behind them is looked at.
+--- The first `width` that have room, by strategy, and where they stand. Nobody behind them is looked at.
 local function choose(list, score, id)
-  local found, value, visit = {}, tonumber(score), visits(list)
+  local found, places, value, visit = {}, {}, tonumber(score), visits(list)
   for at = 1, #list do
     local worker = worker_of(visit(at).id)
     if is_before_bound(value, id, worker) and has_room(worker, score, id) then
-      found[#found + 1] = worker
+      found[#found + 1], places[#places + 1] = worker, at
       if #found == width then break end
     end
   end
-  return found
+  return found, places
+end
+
+--- Those at these places have one more now, and stand further back.
+local function move_back(list, places)
+  for nth = #places, 1, -1 do
+    local at = places[nth]
+    local one = list[at]
+    while list[at + 1] and list[at + 1].rank < one.rank do
+      list[at] = list[at + 1]
+      at = at + 1
+    end
+    list[at] = one
+  end
+  list.seen = rank_changes
 end
 
 local function has_behind(worker, score, id)
@@ -144,9 +158,9 @@ end
 local function copy(id, kind, score)
   local list = open_workers(kind)
   if not list[1] then return end
-  local found
+  local found, places
   if width > 0 then
-    found = choose(list, score, id)
+    found, places = choose(list, score, id)
   else
     local kept
     found, kept = all_with_room(list, score, id)
@@ -163,6 +177,7 @@ local function copy(id, kind, score)
     add_load(worker.id, 1)
     holders[at] = worker.id
   end
+  if by_load then move_back(list, places) end
   gather('HSET', held_key, id, table.concat(holders, ','))
   for _, worker in ipairs(found) do
     if worker.size > depth then push_out_tail(worker) end
