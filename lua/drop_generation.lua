@@ -19,7 +19,7 @@ if #lanes_left == 0 then
   drop(redis.call('HKEYS', old .. 'workers'), { 'queue:', 'worker:' })
   drop(redis.call('HKEYS', old .. 'slots'), { 'under:' })
   drop(redis.call('HKEYS', old .. 'kinds'), { 'heads:', 'workers-of:' })
-  for _, name in ipairs({ 'jobs', 'held', 'taken', 'slots', 'turns', 'low', 'idle', 'rung', 'workers', 'kinds', 'lanes', 'bounded', 'stood', 'spilled' }) do
+  for _, name in ipairs({ 'jobs', 'held', 'taken', 'slots', 'turns', 'low', 'idle', 'rung', 'open', 'workers', 'kinds', 'lanes', 'bounded', 'stood', 'spilled' }) do
     redis.call('UNLINK', old .. name)
   end
   return { 'OK', 0 }

@@ -20,8 +20,10 @@ for at = 1, #kinds, 2 do
     if kind.isPlain and redis.call('EXISTS', prefix .. 'lane:' .. kinds[at]) == 1 then has_jobs = true end
   end
 end
-eligible, workers, with_room = {}, {}, {}
-if has_jobs then set_worker_bound(worker_of(arg.worker), '-1', '') end
+eligible, workers, open_for = {}, {}, {}
+local me = worker_of(arg.worker)
+redis.call('ZADD', open_key, string.format('%.0f', rank_of(me)), me.id)
+if has_jobs then set_worker_bound(me, '-1', '') end
 offer_again(alone)
 write_gathered()
 return { 'OK' }

@@ -24,6 +24,7 @@ local limit = tonumber(arg.limit)
 if limit > 0 then redis.call('ZREM', prefix .. 'rung', arg.worker) end
 local me = worker_of(arg.worker)
 if tonumber(arg.running) ~= me.running then
+  add_load(me.id, tonumber(arg.running) - me.running)
   me.running = tonumber(arg.running)
   redis.call('HSET', me.key, 'running', arg.running)
 end
@@ -286,7 +287,11 @@ if #picked > 0 then
     bulk('ZREM', prefix .. 'lane:' .. number, ids)
     lane_of(number).size = nil
   end
-  for holder, ids in pairs(by_holder) do bulk('ZREM', prefix .. 'queue:' .. holder, ids) end
+  for holder, ids in pairs(by_holder) do
+    bulk('ZREM', prefix .. 'queue:' .. holder, ids)
+    add_load(holder, -#ids)
+  end
+  me.size = me.size - #(by_holder[me.id] or {})
   bulk('HDEL', held_key, held)
   bulk('HDEL', jobs_key, picked)
   bulk('HSET', taken_key, records)
@@ -298,7 +303,11 @@ local function spill(lane)
   for first = 1, #ids, 1000 do
     local last = math.min(first + 999, #ids)
     for at, holders in ipairs(redis.call('HMGET', held_key, unpack(ids, first, last))) do
-      each(holders, function(holder) redis.call('ZREM', prefix .. 'queue:' .. holder, ids[first + at - 1]) end)
+      each(holders, function(holder)
+        redis.call('ZREM', prefix .. 'queue:' .. holder, ids[first + at - 1])
+        add_load(holder, -1)
+        if holder == me.id then me.size = me.size - 1 end
+      end)
     end
   end
   bulk('HDEL', held_key, ids)
@@ -324,7 +333,7 @@ elseif limit > 0 then
   if #picked < limit and not is_at_edge then
     -- Everything that it may run has been looked at.
     if me.bound_score then set_worker_bound(me, nil) end
-  elseif me.bound_score and redis.call('ZCARD', me.queue) == 0 then
+  elseif me.bound_score and me.size == 0 then
     -- It works through its lanes: copies would only be made to be taken back.
     set_worker_bound(me, '-1', '')
   end

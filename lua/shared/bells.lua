@@ -2,7 +2,8 @@
 
 local bells = 0
 local idle, has_read_idle, is_rung = {}, false, {}
-local nobody = {}
+-- By kind: how many of the idle have been looked at, all in vain or rung.
+local looked_at = {}
 
 --- The idle, longest first, a page at a time.
 local function idle_worker(at)
@@ -17,15 +18,11 @@ end
 
 --- Wake the worker that has been idle longest of those that may serve the kind. Each is rung once, and none while it works.
 local function ring(kind)
-  if nobody[kind] then return false end
-  local may = {}
-  if idle_worker(1) then
-    for _, worker in ipairs(eligible_for(kind)) do may[worker] = true end
-  end
-  local at = 1
+  local at = (looked_at[kind] or 0) + 1
   while idle_worker(at) do
     local worker = idle[at]
-    if may[worker] and not is_rung[worker] then
+    looked_at[kind] = at
+    if not is_rung[worker] and redis.call('SISMEMBER', prefix .. 'workers-of:' .. kind, worker) == 1 then
       is_rung[worker] = true
       redis.call('ZREM', prefix .. 'idle', worker)
       redis.call('ZADD', prefix .. 'rung', math.floor(now() / 1000), worker)
@@ -35,7 +32,6 @@ local function ring(kind)
     end
     at = at + 1
   end
-  nobody[kind] = true
   return false
 end
 

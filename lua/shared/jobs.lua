@@ -39,6 +39,7 @@ local function drop_copies(id)
   each(redis.call('HGET', held_key, id), function(holder)
     redis.call('ZREM', prefix .. 'queue:' .. holder, id)
     if workers[holder] then workers[holder].size = workers[holder].size - 1 end
+    add_load(holder, -1)
   end)
   redis.call('HDEL', held_key, id)
 end

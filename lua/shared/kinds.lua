@@ -43,7 +43,7 @@ local function add_kind(number, kind)
     end
     eligible[number] = nil
   end
-  workers, with_room = {}, {}
+  workers, open_for = {}, {}
 end
 
 --- The worker's queue is emptied, and it serves nothing any more. Returns the jobs of which it held the last copy.
@@ -64,7 +64,8 @@ local function disconnect(worker)
   redis.call('HDEL', prefix .. 'workers', worker)
   redis.call('ZREM', prefix .. 'idle', worker)
   redis.call('ZREM', prefix .. 'rung', worker)
-  workers[worker], with_room = nil, {}
+  redis.call('ZREM', open_key, worker)
+  workers[worker], open_for = nil, {}
   return alone
 end
 

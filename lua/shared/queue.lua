@@ -181,13 +181,40 @@ local function worker_of(id)
   return worker
 end
 
+--- Who has a queue for copies is in `open`: all but those who work through their lanes. In the order in which they are chosen:
+--- by load (queued and running), ties by number, where that decides, else by number alone.
+local open_key = prefix .. 'open'
+local by_load = width and width > 0 and strategy == 'least-queue'
+local ONE_LOAD = 4294967296
+
+local function rank_of(worker)
+  local number = tonumber(worker.id) % ONE_LOAD
+  return by_load and (worker.size + worker.running) * ONE_LOAD + number or number
+end
+
+-- What was read of `open` in this call, by worker, and how often ranks changed.
+local opened, rank_changes = {}, 0
+
+local function add_load(id, count)
+  if not by_load or count == 0 then return end
+  redis.call('ZADD', open_key, 'XX', 'INCR', string.format('%.0f', count * ONE_LOAD), id)
+  rank_changes = rank_changes + 1
+  if opened[id] then opened[id].rank = opened[id].rank + count * ONE_LOAD end
+end
+
 --- Up to where this worker's queue is complete; no bound: it holds a copy of all that it should.
 local function set_worker_bound(worker, score, id)
+  local was_open = worker.bound_value ~= -1
   worker.bound_score, worker.bound_id, worker.bound_value = score, id, score and tonumber(score)
   if score then
     redis.call('HSET', worker.key, 'bound-score', score, 'bound-id', id)
   else
     redis.call('HDEL', worker.key, 'bound-score', 'bound-id')
+  end
+  if worker.bound_value == -1 then
+    if was_open then redis.call('ZREM', open_key, worker.id) end
+  elseif not was_open then
+    redis.call('ZADD', open_key, string.format('%.0f', rank_of(worker)), worker.id)
   end
 end
 

@@ -16,7 +16,7 @@ export function addScheduleOptions(command: Command): Command {
         'to which one: least queued and running, in turns, or any',
       ).choices(BALANCE_STRATEGIES),
     )
-    .option('--fanout-width <n>', 'fanout to so many workers at most; 0: to all', toWidth)
+    .option('--fanout-width <n>', 'fanout to so many workers at most; 0: to all, of a crowd to 16', toWidth)
 }
 
 function toWidth(text: string): number {

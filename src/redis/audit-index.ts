@@ -66,7 +66,12 @@ export interface IndexSnapshot extends Spread {
   spilled: number[]
   /** Longest first. */
   idle: number[]
+  /** Who has a queue for copies, by rank. */
+  open: { worker: number; rank: number }[]
 }
+
+/** What one job more counts in a rank: numbers of workers are less. */
+const ONE_LOAD = 2 ** 32
 
 export type IndexInvariant =
   | 'one home' // a job is in exactly one lane, or taken
@@ -80,6 +85,7 @@ export type IndexInvariant =
   | 'heads' // exactly the lanes under limits that have jobs, and slots of their key
   | 'eligible' // workers serve exactly the kinds that match them
   | 'idle' // only registered workers are
+  | 'open' // lists exactly the workers that do not work through their lanes, by load where that decides
 
 export interface IndexViolation {
   invariant: IndexInvariant
@@ -193,6 +199,7 @@ export async function readIndex(
     bounded: await set('bounded'),
     spilled: await set('spilled'),
     idle: (await sorted('idle')).map(({ id }) => Number(id)),
+    open: (await sorted('open')).map(({ id, score }) => ({ worker: Number(id), rank: Number(score) })),
   }
 }
 
@@ -207,6 +214,7 @@ export function findViolations(index: IndexSnapshot): IndexViolation[] {
   checkCompleteness(index, report)
   checkHeads(index, report)
   checkEligible(index, report)
+  checkOpen(index, report)
   for (const worker of index.idle) {
     if (!index.workers.has(worker)) report('idle', `worker ${worker} is idle and not registered`)
   }
@@ -330,6 +338,19 @@ function checkHeads({ lanes, kinds, limits }: IndexSnapshot, report: Report): vo
     heads.delete(number)
   }
   for (const lane of heads.keys()) report('heads', `there is a head of lane ${lane}, and no such lane`)
+}
+
+function checkOpen({ workers, open, width, strategy }: IndexSnapshot, report: Report): void {
+  const isByLoad = width > 0 && strategy === 'least-queue'
+  const wanted = [...workers]
+    .filter(([, { bound }]) => bound?.score !== START.score)
+    .map(([worker, { queue, running }]) => ({
+      worker,
+      rank: (isByLoad ? queue.length + running : 0) * ONE_LOAD + worker,
+    }))
+    .sort((a, b) => a.rank - b.rank)
+  if (JSON.stringify(wanted) !== JSON.stringify(open))
+    report('open', `should be ${JSON.stringify(wanted)}, are ${JSON.stringify(open)}`)
 }
 
 function checkEligible({ kinds, workers }: IndexSnapshot, report: Report): void {

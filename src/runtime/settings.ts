@@ -192,7 +192,7 @@ const relay = {
   }),
   fanoutWidth: setting(whole(0, 1000), 0, {
     env: 'TASK_FANOUT_WIDTH',
-    about: 'fanout to so many workers at most; 0: to all',
+    about: 'fanout to so many workers at most; 0: to all, of a crowd to 16',
   }),
   queueDepth: setting(whole(1, 10_000), 100, {
     env: 'LONGSHORE_QUEUE_DEPTH',

@@ -12,8 +12,10 @@ const STEPS = 250
 /** For each spread, on slow servers. */
 const ENOUGH_MS = 5000
 
-const spreads: [string, Spread][] = [
+const spreads: [string, Spread, crowd?: boolean][] = [
   ['fanout', { width: 0, strategy: 'least-queue' }],
+  ['fanout to a crowd', { width: 0, strategy: 'least-queue' }, true],
+  ['one of a crowd by least-queue', { width: 1, strategy: 'least-queue' }, true],
   ['one by least-queue', { width: 1, strategy: 'least-queue' }],
   ['one by round-robin', { width: 1, strategy: 'round-robin' }],
   ['two by least-queue', { width: 2, strategy: 'least-queue' }],
@@ -23,7 +25,7 @@ const spreads: [string, Spread][] = [
 describe('random histories', () => {
   it.each(spreads)(
     '[D5] %s: takes answer what the rule says, and the content keeps it',
-    async (_, spread) => {
+    async (_, spread, crowd = false) => {
       const enoughAt = performance.now() + ENOUGH_MS
       for (let history = 0; history < HISTORIES; history++) {
         if (history > 0 && performance.now() > enoughAt) break
@@ -32,6 +34,7 @@ describe('random histories', () => {
           seed,
           steps: STEPS,
           spread,
+          crowd,
         })
         expect(problems, `LONGSHORE_SEED=${seed}`).toEqual([])
       }

@@ -25,8 +25,7 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
     'a job that is taken leaves the queues of others',
     FANOUT,
     {
-      remove:
-        "  for holder, ids in pairs(by_holder) do bulk('ZREM', prefix .. 'queue:' .. holder, ids) end\n",
+      remove: "    bulk('ZREM', prefix .. 'queue:' .. holder, ids)\n",
     },
     /copies|got boolean/,
   ],
@@ -45,7 +44,7 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
   [
     'a worker that registers beside jobs has looked at nothing',
     FANOUT,
-    { remove: "if has_jobs then set_worker_bound(worker_of(arg.worker), '-1', '') end\n" },
+    { remove: "if has_jobs then set_worker_bound(me, '-1', '') end\n" },
     /complete|takes|bound of/,
   ],
   [

@@ -13,6 +13,8 @@ export interface History {
   seed: number
   steps: number
   spread: Spread
+  /** Many workers from the beginning, rather than a few. */
+  crowd?: boolean
   /** Scripts that differ from those of the package. */
   runner?: ScriptRunner
 }
@@ -40,13 +42,15 @@ const LANES: readonly LaneFacts[] = [
 const LIMITS = [100, 101, 201, 202, 203, 204]
 const isLimited = (lane: number) =>
   LANES.some(one => one.lane === lane && (one.limit ?? one.keyLimit) !== null)
+const FEW = [2, 3, 10, 20]
+const CROWD = Array.from({ length: 40 }, (_, n) => n + 1)
 const SIZES = { depth: 4, window: 8 }
 
 /** Runs it to its end, or to the first difference. Answers what is wrong. */
 export async function runHistory(
   redis: Pick<TestRedis, 'store' | 'client'>,
   deployment: string,
-  { seed, steps, spread, runner }: History,
+  { seed, steps, spread, crowd, runner }: History,
 ): Promise<string[]> {
   const random = randomFrom(seed)
   const below = (count: number) => Math.floor(random() * count)
@@ -199,7 +203,10 @@ export async function runHistory(
     while ((await queue.beat({ epoch: '1', generation: 'g1', seq }, QUEUE, 0)).bells > 0) {}
   }
   const register = async () => {
-    const worker = oneOf([2, 3, 10, 20])
+    const worker = oneOf(crowd ? CROWD : FEW)
+    await registerAs(worker)
+  }
+  const registerAs = async (worker: number) => {
     const told = facts()
     await queue.worker(worker, told)
     model?.register(worker, told)
@@ -304,8 +311,7 @@ export async function runHistory(
     expectSame('taken', [...snapshot.taken.keys()].sort(), [...model.taken.keys()].sort())
   }
 
-  await register()
-  await register()
+  for (const worker of crowd ? CROWD : [oneOf(FEW), oneOf(FEW)]) await registerAs(worker)
   // Queues fill and overflow, and are emptied again: then they are complete.
   let isFilling = true
   for (let step = 1; step <= steps; step++) {

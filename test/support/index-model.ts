@@ -22,7 +22,11 @@ interface ModelWorker {
   queue: ReadyJob[]
 }
 
+/** To how many workers a job is copied at most in fanout. */
+const CROWD = 16
+
 const byPlace = (a: Place, b: Place) => (isBefore(a, b) ? -1 : isBefore(b, a) ? 1 : 0)
+const placeOf = ({ score, id }: Place): Place => ({ score, id })
 const byId = (a: { id: number }, b: { id: number }) => a.id - b.id
 
 export class IndexModel {
@@ -198,15 +202,20 @@ export class IndexModel {
 
   private copy(job: ReadyJob): void {
     const { depth } = this.sizes
-    const found = this.eligible(job).filter(worker => {
-      if (worker.bound && !isBefore(job, worker.bound)) return false
+    const open = this.eligible(job).filter(worker => worker.bound !== START)
+    if (open.length === 0) return
+    const chosen: ModelWorker[] = []
+    for (const worker of this.inOrder(open)) {
+      const isWanted = !worker.bound || isBefore(job, worker.bound)
       const tail = worker.queue.at(-1)
-      const hasRoom = worker.queue.length < depth || (tail !== undefined && isBefore(job, tail))
-      if (!hasRoom) worker.bound = { score: job.score, id: job.id }
-      return hasRoom
-    })
-    if (found.length === 0) return
-    const chosen = this.spread.width === 0 ? found : this.choose(found).slice(0, this.spread.width)
+      const isBeforeTail = tail !== undefined && isBefore(job, tail)
+      if (this.spread.width > 0 && chosen.length === this.spread.width) break
+      if (isWanted && (this.spread.width > 0 || chosen.length < CROWD || isBeforeTail)) {
+        if (worker.queue.length < depth || isBeforeTail) chosen.push(worker)
+        else worker.bound = placeOf(job)
+      } else if (this.spread.width === 0 && open.length > CROWD && !tail) worker.bound = START
+      else if (isWanted) worker.bound = placeOf(job)
+    }
     for (const worker of chosen) {
       worker.queue.push(job)
       worker.queue.sort(byPlace)
@@ -217,19 +226,20 @@ export class IndexModel {
       const others = this.spread.width > 0 && !this.isHeld(tail.id) ? this.eligible(tail) : []
       for (const { id } of [worker, ...others]) {
         const lowered = this.workers.get(id) as ModelWorker
-        if (!lowered.bound || isBefore(tail, lowered.bound))
-          lowered.bound = { score: tail.score, id: tail.id }
+        if (!lowered.bound || isBefore(tail, lowered.bound)) lowered.bound = placeOf(tail)
       }
     }
   }
 
-  private choose(found: ModelWorker[]): ModelWorker[] {
+  /** In which they are asked whether they have room. */
+  private inOrder(open: ModelWorker[]): ModelWorker[] {
+    if (this.spread.width === 0) return open
     if (this.spread.strategy === 'round-robin') {
-      const first = this.turn++ % (found.length || 1)
-      return [...found.slice(first), ...found.slice(0, first)]
+      const first = this.turn++ % open.length
+      return [...open.slice(first), ...open.slice(0, first)]
     }
     const load = (worker: ModelWorker) => worker.queue.length + worker.running
-    return found.sort((a, b) => load(a) - load(b) || byId(a, b))
+    return open.sort((a, b) => load(a) - load(b) || byId(a, b))
   }
 
   private addSlots(lane: ModelLane | undefined, count: number): void {
