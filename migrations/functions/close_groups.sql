@@ -8,6 +8,8 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 -- As in pass_on.
 set enable_seqscan = off
+-- As in settle_and_claim.
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
