@@ -68,6 +68,48 @@ export async function addToGroup(
   return row?.[0] as 'added' | 'again' | 'known'
 }
 
+/** New groups with all of their jobs, each after jobs of its own group. Refused or not, it is for all of them. */
+export async function addToGroups(
+  db: Queryable,
+  schema: string,
+  groups: readonly { group: AddedTo; jobs: readonly NewGroupJob[] }[],
+): Promise<void> {
+  const jobs: NewGroupJob[] = []
+  const groupNumbers: number[] = []
+  const numbers = new Map<string, number>()
+  const children: number[] = []
+  const parents: (number | undefined)[] = []
+  const policies: EdgePolicy[] = []
+  for (const [at, group] of groups.entries()) {
+    for (const job of group.jobs) {
+      jobs.push(job)
+      numbers.set(job.id, jobs.length)
+      groupNumbers.push(at + 1)
+    }
+  }
+  for (const [at, job] of jobs.entries()) {
+    for (const [parent, policy] of job.parents) {
+      children.push(at + 1)
+      parents.push(numbers.get(parent))
+      policies.push(policy)
+    }
+  }
+  await textsOf(
+    db,
+    inSchema(schema, 'select longshore.add_to_groups($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)'),
+    [
+      groups.map(({ group }) => group.id),
+      groups.map(({ group }) => group.name ?? null),
+      `{${groupNumbers.join(',')}}`,
+      ...jobArguments(jobs).values,
+      `{${children.join(',')}}`,
+      `{${parents.map(parent => parent ?? 'null').join(',')}}`,
+      `{${policies.join(',')}}`,
+      traceArguments(jobs),
+    ],
+  ).catch(explainRefusal)
+}
+
 const READ = `
   select id, name, state, waiting, scheduled, ready, running, succeeded, failed, cancelled, dependency_failed, created_at,
     finished_at, stuck
