@@ -15,6 +15,8 @@ set jit = off
 set lock_timeout = '10s'
 -- As in pass_on.
 set enable_seqscan = off
+-- As in settle_and_claim.
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

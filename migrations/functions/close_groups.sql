@@ -8,19 +8,35 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 -- As in pass_on.
 set enable_seqscan = off
+-- As in settle_and_claim.
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-  v_group longshore.groups;
+  v_groups uuid[];
+  v_states text[];
 begin
-  for v_group in
-    select g.* from longshore.groups g
+  v_groups := array(
+    select g.id from longshore.groups g
     where g.id = any (p_groups) and g.finished_at is null
-      and not exists (select from longshore.jobs j where j.group_id = g.id)
-    order by g.id for update skip locked
-  loop
-    -- A statement of its own, after the lock: it sees what whoever held it has added.
-    continue when exists (select from longshore.jobs j where j.group_id = v_group.id);
+      and not exists (select from longshore.jobs j where j.group_id = g.id offset 0)
+    order by g.id for update skip locked);
+  if v_groups = '{}' then
+    return;
+  end if;
+  -- A statement of its own, after the locks: it sees what whoever held them has added.
+  with counted as materialized (
+    select h.row, c.* from unnest(v_groups) as n(id)
+    cross join lateral (select g.ctid as row from longshore.groups g where g.id = n.id offset 0) h
+    cross join lateral (
+      select count(*) filter (where f.state = 'succeeded') as succeeded,
+        count(*) filter (where f.state = 'failed') as failed,
+        count(*) filter (where f.state = 'cancelled') as cancelled,
+        count(*) filter (where f.state = 'dependency_failed') as dependency_failed
+      from longshore.finished_jobs f where f.group_id = n.id
+    ) c
+    where not exists (select from longshore.jobs j where j.group_id = n.id offset 0)
+  ), closed as (
     update longshore.groups g
     set succeeded = g.succeeded + c.succeeded, failed = g.failed + c.failed, cancelled = g.cancelled + c.cancelled,
       dependency_failed = g.dependency_failed + c.dependency_failed, finished_at = clock_timestamp(), stuck = null,
@@ -30,18 +46,16 @@ begin
         when g.cancelled + c.cancelled > 0 then 'cancelled'
         else 'complete'
       end
-    from (
-      select count(*) filter (where f.state = 'succeeded') as succeeded,
-        count(*) filter (where f.state = 'failed') as failed,
-        count(*) filter (where f.state = 'cancelled') as cancelled,
-        count(*) filter (where f.state = 'dependency_failed') as dependency_failed
-      from longshore.finished_jobs f where f.group_id = v_group.id
-    ) c
-    where g.id = v_group.id
-    returning g.id, g.end_state into id, state;
-    perform longshore.tell_waiters(array[v_group.id]);
-    perform longshore.tell_watchers(v_group.id, state);
-    return next;
-  end loop;
+    from counted c
+    where g.ctid = c.row
+    returning g.id, g.end_state
+  )
+  select array_agg(c.id order by c.id), array_agg(c.end_state order by c.id) into v_groups, v_states from closed c;
+  if v_groups is null then
+    return;
+  end if;
+  perform longshore.tell_waiters(v_groups);
+  perform longshore.tell_watchers(v_groups, v_states);
+  return query select c.* from unnest(v_groups, v_states) as c(id, state);
 end
 $$;

@@ -9,13 +9,14 @@
 -- its jobs stand and whether they are ready. p_hinted: the caller tells Redis of them after the commit.
 --
 -- Jobs that wait for others are inserted by insert_linked: p_workflows (with a key or null for each job; p_halts: its failure
--- stops the workflow), p_group, p_pending (how many dependencies of each are open). Of these none is said to be ready.
+-- stops the workflow), p_group or, for each job its own, p_groups, p_pending (how many dependencies of each are open). Of these
+-- none is said to be ready.
 --
 -- p_traces: the trace context of each job, or null where nobody traces.
 create function longshore.enqueue_jobs(
   p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_checked boolean, p_hinted boolean default false,
   p_workflows text[] default null, p_halts boolean[] default null, p_group uuid default null, p_pending int[] default null,
-  p_traces text[] default null
+  p_traces text[] default null, p_groups uuid[] default null
 ) returns table (made uuid[], lanes int[], scores bigint[], is_ready boolean[])
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -34,7 +35,7 @@ declare
   v_is_in_bounds boolean;
   v_payloads text[] := string_to_array(p_payloads, E'\n');
   v_ids uuid[] := p_ids;
-  v_is_linked boolean := p_workflows is not null or p_group is not null;
+  v_is_linked boolean := p_workflows is not null or p_group is not null or p_groups is not null;
 begin
   if cardinality(v_payloads) <> cardinality(p_ids) then
     raise exception 'longshore: % payloads for % ids', cardinality(v_payloads), cardinality(p_ids)
@@ -73,7 +74,7 @@ begin
     select l.made into v_ids
     from longshore.insert_linked(
       p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)])), v_payloads, v_lanes, v_scores, v_states, v_max_attempts,
-      p_workflows, p_halts, p_group, p_pending, p_checked, p_traces) l;
+      p_workflows, p_halts, p_group, p_groups, p_pending, p_checked, p_traces) l;
   elsif p_checked then
     if current_setting('transaction_isolation') <> 'read committed' then
       -- Above READ COMMITTED the history cannot be read afresh below: whoever ends one of these jobs right now

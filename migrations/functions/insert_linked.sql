@@ -5,8 +5,8 @@
 -- their transactions got the lock, and within one call in the order of the list. Gaps do no harm.
 create function longshore.insert_linked(
   p_ids uuid[], p_shape_nos int[], p_payloads text[], p_lanes int[], p_scores bigint[], p_states longshore.job_state[],
-  p_max_attempts smallint[], p_workflows text[], p_halts boolean[], p_group uuid, p_pending int[], p_checked boolean,
-  p_traces text[],
+  p_max_attempts smallint[], p_workflows text[], p_halts boolean[], p_group uuid, p_groups uuid[], p_pending int[],
+  p_checked boolean, p_traces text[],
   out made uuid[], out ready uuid[]
 )
 language plpgsql volatile
@@ -14,6 +14,8 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 -- As in pass_on.
 set enable_seqscan = off
+-- As in settle_and_claim.
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -52,14 +54,14 @@ begin
   end if;
 
   with given as materialized (
-    select t.id, t.shape, t.payload, t.trace, t.halts, t.pending, t.no, w.id as workflow,
+    select t.id, t.shape, t.payload, t.trace, t.group_id, t.halts, t.pending, t.no, w.id as workflow,
       w.first + row_number() over (partition by w.id order by t.no) - 1 as seq,
       -- The jobs that are known already may include the first one: then the turn is given afterwards.
       case when w.id is not null then
         w.is_free and not p_checked and row_number() over (partition by w.id order by t.no) = 1
       end as has_turn
-    from unnest(p_ids, p_shape_nos, p_payloads, p_workflows, p_halts, p_pending, p_traces)
-      with ordinality as t(id, shape, payload, key, halts, pending, trace, no)
+    from unnest(p_ids, p_shape_nos, p_payloads, p_workflows, p_halts, p_pending, p_traces, p_groups)
+      with ordinality as t(id, shape, payload, key, halts, pending, trace, group_id, no)
     left join unnest(v_keys, v_workflows, v_firsts, v_free) as w(key, id, first, is_free) on w.key = t.key
     where not p_checked or not exists (select from longshore.finished_jobs f where f.id = t.id)
   ), inserted as (
@@ -67,7 +69,7 @@ begin
       has_turn, halts, trace)
     select g.id, p_lanes[g.shape], p_scores[g.shape],
       case when coalesce(g.pending, 0) > 0 or not g.has_turn then 'waiting' else p_states[g.shape] end,
-      p_max_attempts[g.shape], g.payload::jsonb, p_group,
+      p_max_attempts[g.shape], g.payload::jsonb, coalesce(g.group_id, p_group),
       nullif(coalesce(g.pending, 0) + case when not g.has_turn then 1 else 0 end, 0),
       g.workflow, case when g.workflow is not null then g.seq end, g.has_turn,
       case when g.halts then true end, g.trace

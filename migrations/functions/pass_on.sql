@@ -16,6 +16,8 @@ set jit = off
 -- All rows are found by their keys, one by one, whatever the statistics say: hence `offset 0`, which the planner does not see
 -- through. On a group of 10,000 it read all edges for each of 500 jobs.
 set enable_seqscan = off
+-- As in settle_and_claim.
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

@@ -17,7 +17,7 @@ begin
   if p_group.stuck is null then
     update longshore.groups g
     set stuck = jsonb_build_object('since', v_report -> 'since', 'jobs', v_report -> 'jobs') where g.id = p_group.id;
-    perform longshore.tell_watchers(p_group.id, 'stuck');
+    perform longshore.tell_watchers(array[p_group.id], '{stuck}');
   end if;
   if p_cancels then
     begin

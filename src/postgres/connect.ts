@@ -93,11 +93,12 @@ export const textsOf = async (
 }
 
 const statementNames = new Map<string, string>()
-/** One name for one text, in every process: a connection may have been used by others. */
+/** One name for one text, in every process: a connection may have been used by others. It begins with the function called. */
 function statementName(text: string): string {
   const known = statementNames.get(text)
   if (known) return known
-  const name = `longshore_${createHash('sha256').update(text).digest('hex').slice(0, 32)}`
+  const called = /\.(\w{1,20})\w*\(/.exec(text)?.[1] ?? 'other'
+  const name = `longshore_${called}_${createHash('sha256').update(text).digest('hex').slice(0, 32)}`
   statementNames.set(text, name)
   return name
 }

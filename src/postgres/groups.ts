@@ -3,6 +3,7 @@ import type { FinishedGroup, GroupStatus, StuckReport } from '../job/group.ts'
 import type { EdgePolicy } from '../job/group-graph.ts'
 import type { JobState } from '../job/job.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { textsOf } from './connect.ts'
 import { jobArguments, type NewJob, traceArguments, workflowArguments } from './enqueue-jobs.ts'
 import { explainRefusal } from './refused.ts'
 import { inSchema } from './schema-name.ts'
@@ -44,28 +45,69 @@ export async function addToGroup(
   const here = new Set<string>(jobs.map(job => job.id))
   const held = [...new Set(parents)].filter(parent => !own.has(parent) && !here.has(parent))
   const workflows = jobs.some(job => job.workflow !== undefined) ? workflowArguments(jobs) : [null, null]
-  const { rows } = await db
-    .query(
-      inSchema(
-        schema,
-        `select longshore.add_to_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) as answer`,
-      ),
-      [
-        group.id,
-        group.name ?? null,
-        group.isNew,
-        isRetried,
-        ...jobArguments(jobs).values,
-        ...workflows,
-        `{${children.join(',')}}`,
-        `{${parents.join(',')}}`,
-        `{${policies.join(',')}}`,
-        `{${held.join(',')}}`,
-        traceArguments(jobs),
-      ],
-    )
-    .catch(explainRefusal)
-  return rows[0]?.['answer'] as 'added' | 'again' | 'known'
+  const [row] = await textsOf(
+    db,
+    inSchema(
+      schema,
+      'select longshore.add_to_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)',
+    ),
+    [
+      group.id,
+      group.name ?? null,
+      group.isNew,
+      isRetried,
+      ...jobArguments(jobs).values,
+      ...workflows,
+      `{${children.join(',')}}`,
+      `{${parents.join(',')}}`,
+      `{${policies.join(',')}}`,
+      `{${held.join(',')}}`,
+      traceArguments(jobs),
+    ],
+  ).catch(explainRefusal)
+  return row?.[0] as 'added' | 'again' | 'known'
+}
+
+/** New groups with all of their jobs, each after jobs of its own group. Refused or not, it is for all of them. */
+export async function addToGroups(
+  db: Queryable,
+  schema: string,
+  groups: readonly { group: AddedTo; jobs: readonly NewGroupJob[] }[],
+): Promise<void> {
+  const jobs: NewGroupJob[] = []
+  const groupNumbers: number[] = []
+  const numbers = new Map<string, number>()
+  const children: number[] = []
+  const parents: (number | undefined)[] = []
+  const policies: EdgePolicy[] = []
+  for (const [at, group] of groups.entries()) {
+    for (const job of group.jobs) {
+      jobs.push(job)
+      numbers.set(job.id, jobs.length)
+      groupNumbers.push(at + 1)
+    }
+  }
+  for (const [at, job] of jobs.entries()) {
+    for (const [parent, policy] of job.parents) {
+      children.push(at + 1)
+      parents.push(numbers.get(parent))
+      policies.push(policy)
+    }
+  }
+  await textsOf(
+    db,
+    inSchema(schema, 'select longshore.add_to_groups($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)'),
+    [
+      groups.map(({ group }) => group.id),
+      groups.map(({ group }) => group.name ?? null),
+      `{${groupNumbers.join(',')}}`,
+      ...jobArguments(jobs).values,
+      `{${children.join(',')}}`,
+      `{${parents.map(parent => parent ?? 'null').join(',')}}`,
+      `{${policies.join(',')}}`,
+      traceArguments(jobs),
+    ],
+  ).catch(explainRefusal)
 }
 
 const READ = `
@@ -128,7 +170,7 @@ export async function cancelGroup(db: Queryable, schema: string, id: string): Pr
 
 /** Write the end of those of the groups that have ended. */
 export async function closeGroups(db: Queryable, schema: string, ids: readonly string[]): Promise<void> {
-  await db.query(inSchema(schema, 'select longshore.close_groups($1)'), [ids])
+  await textsOf(db, inSchema(schema, 'select from longshore.close_groups($1)'), [ids])
 }
 
 /** Let a workflow that a failure has stopped go on. Returns whether it was stopped. */

@@ -58,6 +58,7 @@ import { loadTracing, traceEnqueue } from '../runtime/tracing.ts'
 import { encodePayload } from './encode-payload.ts'
 import { createEnqueueBatch } from './enqueue-batch.ts'
 import { createLogFollower, type FollowOptions, type LogPageOptions, readLogPage } from './follow-logs.ts'
+import { createGroupBatch, isSmall } from './group-batch.ts'
 import { createGroupBuilder, type DraftJob, type GroupBuilder, inChunks, toNewJob } from './group-builder.ts'
 import { createWaiter, type WaitOptions } from './waiter.ts'
 
@@ -298,7 +299,11 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   }
 
   /** Insert the jobs of a group in one transaction. Returns whether they are there, now or by an earlier try. */
-  const submit = async (group: AddedTo, drafts: DraftJob[], tx: Queryable | undefined): Promise<boolean> => {
+  const submit = async (
+    group: AddedTo & { isChosen?: boolean },
+    drafts: DraftJob[],
+    tx: Queryable | undefined,
+  ): Promise<boolean> => {
     if (tx !== undefined) checkTransaction(tx)
     const jobs: NewGroupJob[] = []
     for (const draft of drafts) {
@@ -308,7 +313,12 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     await whenReady()
     for (const draft of drafts) await knowLane(draft.shape)
     const queues = new Set(jobs.map(job => job.queue))
-    return traceEnqueue(trace => submitChunks(group, [...inChunks(withTrace(jobs, trace))], tx), {
+    const send = (traced: NewGroupJob[]) =>
+      // A group whose id was chosen may be in somebody's open transaction: others must not wait for that.
+      tx === undefined && group.isNew && !group.isChosen && isSmall(traced)
+        ? groupBatch.add(group, traced)
+        : submitChunks(group, [...inChunks(traced)], tx)
+    return traceEnqueue(trace => send(withTrace(jobs, trace)), {
       name: 'group',
       queue: queues.size === 1 ? jobs[0]?.queue : undefined,
       jobs: jobs.length,
@@ -318,8 +328,9 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
   const submitChunks = async (
     group: AddedTo,
-    chunks: NewGroupJob[][],
+    chunks: readonly (readonly NewGroupJob[])[],
     tx: Queryable | undefined,
+    isTriedBefore = false,
   ): Promise<boolean> => {
     const insertAll = async (db: Queryable, isRetried: boolean) => {
       const own = new Set<string>()
@@ -333,11 +344,18 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     }
     if (tx) return insertAll(tx, false)
     return withRetry(
-      tries =>
-        chunks.length === 1 ? insertAll(pool, tries > 1) : pool.transaction(own => insertAll(own, tries > 1)),
+      tries => {
+        const isRetried = isTriedBefore || tries > 1
+        return chunks.length === 1
+          ? insertAll(pool, isRetried)
+          : pool.transaction(own => insertAll(own, isRetried))
+      },
       { ...PAUSES, isTransient: isTransientError },
     )
   }
+  const groupBatch = createGroupBatch(pool, schema, BATCHES, (group, jobs, isRetried) =>
+    submitChunks(group, [jobs], undefined, isRetried),
+  )
 
   /** Both verbs change nothing when they are done again. Within a caller's transaction nothing is retried. */
   const once = <T>(tx: Queryable | undefined, call: (db: Queryable) => Promise<T>): Promise<T> =>
@@ -462,7 +480,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const { name } = given
       if (name !== undefined) checkLabel('name', name, 200, 'GROUP_INVALID')
       const id = given.id === undefined ? newJobId() : toGroupId(given.id)
-      const group = { id, isNew: true, ...(name === undefined ? {} : { name }) }
+      const isChosen = given.id !== undefined
+      const group = { id, isNew: true, isChosen, ...(name === undefined ? {} : { name }) }
       return createGroupBuilder({ id, isLive: false, submit: (drafts, tx) => submit(group, drafts, tx) })
     },
 
@@ -519,6 +538,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       isClosed = true
       await batch.idle()
       await workflowBatch.idle()
+      await groupBatch.idle()
       await waiter.close()
       await follower.close()
       hints?.close()

@@ -223,7 +223,7 @@ describe.skipIf(redis)('a worker killed', () => {
     await startLeader()
     const producer = deployment.producer({ tasks: [part] })
     const blocker = await database.connect()
-    const begin = 'begin\n  for v_group in'
+    const begin = 'begin\n  v_groups := array('
     const pauses = {
       name: 'close_groups',
       remove: begin,

@@ -585,7 +585,7 @@ describe('the end of a group', () => {
         {
           name: 'close_groups',
           remove: `
-      and not exists (select from longshore.jobs j where j.group_id = g.id)
+      and not exists (select from longshore.jobs j where j.group_id = g.id offset 0)
     order`,
           replacement: ' order',
         },
@@ -637,7 +637,7 @@ describe('the end of a group', () => {
       await addWhileClosing([
         {
           name: 'close_groups',
-          remove: 'continue when exists (select from longshore.jobs j where j.group_id = v_group.id);',
+          remove: 'where not exists (select from longshore.jobs j where j.group_id = n.id offset 0)',
         },
       ]),
     ).toMatchObject({ end_state: 'complete' })

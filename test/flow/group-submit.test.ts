@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { defineTask, newJobId } from '../../src/index.ts'
+import { defineTask, newJobId, type Producer } from '../../src/index.ts'
 import { settling, workByHand } from '../support/by-hand.ts'
 import { type CuttingProxy, startCuttingProxy } from '../support/cutting-proxy.ts'
 import { useDatabase } from '../support/database.ts'
@@ -302,6 +302,69 @@ describe('a lost reply', () => {
     await lost
     expect(await submitted).toEqual({ id: group.id, isNew: false })
     expect(await statesOf(database, group)).toEqual({ warm: 'ready' })
+  })
+})
+
+describe('groups submitted at the same time', () => {
+  const diamonds = (producer: Producer, groups: number) =>
+    Array.from({ length: groups }, () => {
+      const group = producer.group({ name: 'diamond' })
+      const top = group.add(step, 'top')
+      group.add(step, 'bottom', {
+        after: [group.add(step, 'left', { after: top }), group.add(step, 'right', { after: top })],
+      })
+      return group
+    })
+
+  it('[S2] travel together, each with jobs and edges of its own', async () => {
+    const producer = deployment.producer({ tasks: [step] })
+    const groups = diamonds(producer, 120)
+    const answers = await Promise.all(groups.map(group => group.submit()))
+    expect(answers).toEqual(groups.map(({ id }) => ({ id, isNew: true })))
+    expect(await counts()).toEqual({ jobs: 480, edges: 480, groups: 120 })
+    const commits = await database.rows('select distinct xmin::text from longshore.groups')
+    expect(commits.length).toBeLessThan(10)
+    expect(
+      await database.rows(
+        `select from longshore.edges e join longshore.jobs p on p.id = e.parent join longshore.jobs c on c.id = e.child
+         where p.group_id is distinct from c.group_id`,
+      ),
+    ).toEqual([])
+    for (const group of groups.slice(0, 3)) {
+      expect(await statesOf(database, group)).toEqual({
+        top: 'ready',
+        left: 'waiting',
+        right: 'waiting',
+        bottom: 'waiting',
+      })
+    }
+  })
+
+  it('[S2] are taken apart when one of them is refused: the others are there', async () => {
+    const producer = deployment.producer({ tasks: [step] })
+    const [first, last] = diamonds(producer, 2)
+    const bad = producer.group()
+    bad.add(step, 'bad')
+    await database.rows(`alter table longshore.jobs add constraint none_is_bad check (payload <> '"bad"')`)
+    try {
+      const answers = await Promise.allSettled([first, bad, last].map(group => group?.submit()))
+      expect(answers.map(answer => answer.status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
+      expect(await counts()).toEqual({ jobs: 8, edges: 8, groups: 2 })
+    } finally {
+      await database.rows('alter table longshore.jobs drop constraint none_is_bad')
+    }
+  })
+
+  it('[S10] are not doubled when the reply is lost', async () => {
+    proxy = await startCuttingProxy(database.url)
+    const producer = deployment.producer({ tasks: [step], postgres: proxy.url })
+    await submitGraph(producer, step, { warm: [] })
+    const groups = diamonds(producer, 5)
+    const lost = proxy.loseReplyTo('add_to_groups')
+    const submitted = Promise.all(groups.map(group => group.submit()))
+    await lost
+    expect(await submitted).toEqual(groups.map(({ id }) => ({ id, isNew: true })))
+    expect(await counts()).toEqual({ jobs: 21, edges: 20, groups: 6 })
   })
 })
 
