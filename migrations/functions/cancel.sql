@@ -7,6 +7,7 @@ create function longshore.cancel(p_ids uuid[]) returns table (id uuid, answer te
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+set enable_seqscan = off
 set lock_timeout = '1s'
 as $$
 #variable_conflict use_column

@@ -6,6 +6,7 @@ create function longshore.complete(p_worker int, p_id uuid, p_token bigint, p_re
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+set enable_seqscan = off
 -- Slots are freed under it as well: a user's work should not be lost to a moment of crowding.
 set lock_timeout = '10s'
 as $$

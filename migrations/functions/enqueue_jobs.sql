@@ -21,6 +21,7 @@ create function longshore.enqueue_jobs(
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+set enable_seqscan = off
 as $$
 declare
   -- Not the start of the transaction: a delay counts from the call.

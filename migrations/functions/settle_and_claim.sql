@@ -19,6 +19,8 @@ set jit = off
 -- For everything that is called from here: there is one sensible plan for each statement, and making it anew for each call
 -- cost more than running it.
 set plan_cache_mode = force_generic_plan
+-- Such a plan may be as old as the connection, made when the tables had a page: it must not read them whole when they have grown.
+set enable_seqscan = off
 -- Times travel as texts, whatever the server's settings.
 set timezone = 'UTC'
 set datestyle = 'ISO'
