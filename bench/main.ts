@@ -96,6 +96,7 @@ async function run(flags: Flags, bench: Bench, peers: readonly string[]): Promis
     onResult,
     onUnmeasured: one => say(formatUnmeasured(one)),
   })
+  if (unmeasured.some(one => one.isOurs)) process.exitCode = 1
   const summary = summarize(scenarios, flags.peers, { results, unmeasured })
   const record: RunRecord = {
     command: ['npm run bench', ...(process.argv.length > 2 ? ['--', ...process.argv.slice(2)] : [])].join(

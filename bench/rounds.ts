@@ -23,12 +23,14 @@ export interface Result extends Measurement {
   isNoisy: boolean
 }
 
-/** A peer could not do it: said in the results, so that nobody takes it for forgotten. */
+/** A side could not do it: said in the results, so that nobody takes it for forgotten. */
 export interface Unmeasured {
   round: number
   scenario: string
   side: string
   reason: string
+  /** Then the bench has failed, though it goes on. */
+  isOurs: boolean
 }
 
 export interface RunOptions extends Bench {
@@ -56,9 +58,9 @@ export async function runRounds(
           for await (const result of measureUntilQuiet(options, round, scenario, side)) results.push(result)
         } catch (cause) {
           const reason = (cause as Error).message
-          if (isOurs(peerOf(scenario, side))) throw new Error(`${scenario.id}, ${side}: ${reason}`, { cause })
-          unmeasured.push({ round, scenario: scenario.id, side, reason })
-          options.onUnmeasured({ round, scenario: scenario.id, side, reason })
+          const one = { round, scenario: scenario.id, side, reason, isOurs: isOurs(peerOf(scenario, side)) }
+          unmeasured.push(one)
+          options.onUnmeasured(one)
         }
       }
     }

@@ -119,6 +119,9 @@ describe('what is bounded', () => {
     const takes = await watchTakes(redis, database)
     const stopWatching = await watchSizes()
     const done = counter()
+    // With fewer workers in the queue such a backlog would be left to Postgres.
+    const bystander = defineTask({ name: 'bystander' }).handle(() => undefined)
+    await Promise.all(numbers(4).map(() => deployment.worker({ handlers: [bystander] })))
     await deployment.worker({
       properties: { gpu: 'a100' },
       // The first claim takes every permit, and handlers end at once: one claim at a time.

@@ -10,7 +10,9 @@ import { summarize } from '../../../bench/summary.ts'
 import { result } from './results.ts'
 
 function reportOf(results: readonly Result[]): string {
-  const unmeasured = [{ round: 1, scenario: 'drain1', side: 'pg-boss', reason: 'it fell over' }]
+  const unmeasured = [
+    { round: 1, scenario: 'drain1', side: 'pg-boss', reason: 'it fell over', isOurs: false },
+  ]
   const sides = ['longshore', 'graphile-worker', 'pg-boss']
   const record: RunRecord = {
     command: 'npm run bench',
