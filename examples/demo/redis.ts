@@ -22,7 +22,7 @@ export async function watchRedis(url: string, client: pg.Client): Promise<RedisS
   /** The generation of Redis' content that Postgres knows of, and the keys of it. */
   const readGeneration = async () => {
     const { rows } = await client.query<{ generation: string; keys: string }>(
-      `select generation, format('longshore:%s:{default}:%s:', deployment, generation) as keys
+      `select generation, format('longshore:%s:{default}:2:%s:', deployment, generation) as keys
        from longshore.relayed, longshore.settings where queue = 'default'`,
     )
     return rows[0]

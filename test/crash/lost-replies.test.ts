@@ -35,11 +35,11 @@ describe('a lost reply', () => {
       ],
     })
     await done.reached(1)
-    const lost = proxy.loseReplyTo('enqueue_jobs')
+    const lost = proxy.loseReplyTo('enqueue_alike')
     const ref = producer.enqueue(task, 'single')
     await lost
     expect(await ref).toMatchObject({ isNew: true })
-    const lostAgain = proxy.loseReplyTo('enqueue_jobs')
+    const lostAgain = proxy.loseReplyTo('enqueue_alike')
     const refs = producer.enqueueMany(task, ['many 1', 'many 2'])
     await lostAgain
     expect(await refs).toHaveLength(2)

@@ -70,7 +70,7 @@ describe('a Redis Cluster', () => {
     // Each queue lies on its node, and nowhere else.
     const rootsOn = async (node: Store) => {
       const client = new Redis(node.url)
-      const keys = await client.keys('longshore:*}')
+      const keys = await client.keys('longshore:*}:2')
       client.disconnect()
       return keys.map(key => /{(.*)}/.exec(key)?.[1])
     }
