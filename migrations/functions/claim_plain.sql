@@ -18,6 +18,7 @@ as $$
 declare
   v_lanes int[];
   v_is_limited boolean;
+  v_has_heads boolean;
   v_claimed int;
   v_from bigint := coalesce(p_from, 0);
 begin
@@ -26,14 +27,17 @@ begin
     return;
   end if;
   if p_these is null then
-    select array_agg(l.id), coalesce(bool_or(k.id is not null), false) or exists (select from longshore.lane_heads)
-    into v_lanes, v_is_limited
+    select array_agg(l.id), coalesce(bool_or(k.id is not null), false), exists (select from longshore.lane_heads)
+    into v_lanes, v_is_limited, v_has_heads
     from longshore.workers w
     join longshore.lanes l on l.task = any (w.tasks) and l.tag = any (w.tags)
       and l.constraint_tag = any (w.constraint_tags) and l.queue = any (w.queues) and l.concurrency_key = ''
     left join longshore.limits k on k.task = l.task and k.key = '' and k.capacity is not null
     where w.id = p_worker and w.dead_at is null;
-    if v_is_limited or cardinality(v_lanes) is distinct from 1 then
+    if v_has_heads then
+      v_has_heads := exists (select from longshore.lane_heads h where h.parent = any (v_lanes) and h.closed_by is null);
+    end if;
+    if v_is_limited or v_has_heads or cardinality(v_lanes) is distinct from 1 then
       return;
     end if;
     with head as materialized (
