@@ -9,7 +9,12 @@ import type { Scenario } from '../scenario.ts'
 import { registerTask } from '../stored-jobs.ts'
 
 /** Times the size that the scenario begins with. */
-const FACTORS: Readonly<Record<string, number>> = { '500×': 500, '1×': 1 }
+const FACTORS: Readonly<Record<string, number>> = {
+  '500×': 500,
+  '100×': 100,
+  '10×': 10,
+  '1×': 1,
+}
 const STANDING = { name: 'standing', unit: 'jobs' } as const
 
 export const backlog: Scenario = {

@@ -5,7 +5,7 @@ import { JOBS_PER_SECOND } from '../enqueue.ts'
 import { pace } from '../paced.ts'
 import type { Scenario } from '../scenario.ts'
 
-const COUNTS = [200, 1]
+const COUNTS = [200, 50, 10, 1]
 const MODES = ['fanout', 'balanced'] as const
 const STEADY_PER_SECOND = 1000
 const STEADY_COST = { name: 'steady cost', unit: 'µs', better: 'lower' } as const
