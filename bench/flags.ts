@@ -17,6 +17,8 @@ export interface Flags {
   readonly isSaved: boolean
   /** Explain the hot functions instead of measuring. */
   readonly isPlans: boolean
+  /** Write the figures of README and docs anew instead of measuring. */
+  readonly isDocs: boolean
   /** Look for this peer's best settings instead. */
   readonly sweep: string | undefined
   readonly profile: Profiled | undefined
@@ -38,6 +40,7 @@ export const USAGE = `npm run bench -- [flags]
   --profile <who>      worker | producer | relay: the functions its time goes to, the statements Postgres's goes to, the commands
                        Redis's goes to
   --plans              write the plans of the hot functions to bench/plans/ instead
+  --docs               write the figures of README and docs anew from bench/results/ instead; a whole set does so at its end
   --help
 
 DATABASE_URL measures on that server, in a database of its own; otherwise one is started. A Redis is always
@@ -66,6 +69,7 @@ export function readFlags(args: string[]): Flags | undefined {
       sweep: { type: 'string' },
       profile: { type: 'string' },
       plans: { type: 'boolean', default: false },
+      docs: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
     },
   })
@@ -98,6 +102,7 @@ export function readFlags(args: string[]): Flags | undefined {
     isJson: values.json,
     isSaved: values.save && profile === undefined,
     isPlans: values.plans,
+    isDocs: values.docs,
     sweep,
     profile,
     name: nameOf({ quick, set, only, peers: asked, rounds: rounds < usualRounds ? rounds : undefined }),

@@ -1,6 +1,7 @@
 /** The bench: longshore beside its peers, or beside itself, on one machine, in one run. Flags are in `flags.ts`. */
 import { buildLongshore } from './build-longshore.ts'
 import { type Database, openDatabase } from './database.ts'
+import { fillDocs } from './fill-docs.ts'
 import { type Flags, readFlags, USAGE } from './flags.ts'
 import type { Bench } from './measure.ts'
 import { knownPeer, OURS } from './peers/known-peers.ts'
@@ -13,6 +14,7 @@ import { type Result, runRounds } from './rounds.ts'
 import { describeMachine, type RunRecord, recordPeer } from './run-record.ts'
 import { saveJson, saveResults } from './save-results.ts'
 import type { Scenario } from './scenario.ts'
+import { scenarioSets } from './scenarios/all.ts'
 import { peersOf } from './sides.ts'
 import { summarize } from './summary.ts'
 import { COUNTED, formatSweep, sweep } from './sweep.ts'
@@ -114,14 +116,18 @@ async function run(flags: Flags, bench: Bench, peers: readonly string[]): Promis
     summary,
     results,
   }
-  if (flags.isSaved) say(`saved ${saveResults(flags.name, record, scenarios)}`)
+  if (flags.isSaved) {
+    say(`saved ${saveResults(flags.name, record, scenarios)}`)
+    if (flags.name in scenarioSets) fillDocs()
+  }
   if (flags.isJson) console.log(JSON.stringify(record, null, 2))
   else if (!flags.profile) console.log(`\n${formatSummary(summary, scenarios, flags.peers)}`)
 }
 
 try {
   const flags = readFlags(process.argv.slice(2))
-  if (flags) await main(flags)
+  if (flags?.isDocs) fillDocs()
+  else if (flags) await main(flags)
   else console.log(USAGE)
 } catch (error) {
   say(`bench failed: ${(error as Error).message}`)

@@ -32,12 +32,12 @@ export function writeReport(
     ]),
     HOW_TO_READ,
     noiseOf(again, noisy.length),
-    ...(summary.goals.length > 0 ? ['## Goals', table(goalsTable(summary.goals))] : []),
+    ...(summary.goals.length > 0 ? ['## Goals', markdownTable(goalsTable(summary.goals))] : []),
     '## Charts',
     'Bars are medians, whiskers go from the least to the most; times on a logarithmic axis.',
     ...charts.map(({ scenario, file }) => `![${scenario.question}](${file})`),
     '## Figures',
-    ...figureTables(summary, scenarios, sides).map(table),
+    ...figureTables(summary, scenarios, sides).map(markdownTable),
     ...(summary.unmeasured.length > 0
       ? [
           '## Not measured',
@@ -47,9 +47,9 @@ export function writeReport(
         ]
       : []),
     '## Processor time',
-    table(cpuTable(summary.cores)),
+    markdownTable(cpuTable(summary.cores)),
     '## Who took part',
-    table({
+    markdownTable({
       head: ['peer', 'version', 'what it is', 'what an answer promises'],
       rows: peers.map(peer => [peer.name, peer.version, titleOf(peer), peer.durability]),
     }),
@@ -69,7 +69,7 @@ function settingsOf(peers: readonly RecordedPeer[]): string[] {
   return [
     '## Settings of the peers',
     'The best that `npm run bench -- --sweep <peer>` found.',
-    table({
+    markdownTable({
       head: ['peer', 'settings', 'what the sweep said', 'candidates from'],
       rows: tuned.map(({ name, settings = {}, found = '', source = '' }) => [
         name,
@@ -91,7 +91,7 @@ function noiseOf(again: number, noisy: number): string {
 
 const bullets = (lines: readonly string[]) => lines.map(line => `- ${line}`).join('\n')
 
-function table({ head, rows }: Table): string {
+export function markdownTable({ head, rows }: Table): string {
   const line = (cells: readonly string[]) =>
     `| ${cells.map(cell => cell.replaceAll('|', '\\|')).join(' | ')} |`
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
