@@ -26,7 +26,9 @@ declare
   v_is_limited boolean;
   v_token bigint;
   v_opened int[] := '{}';
-  v_own smallint[] := '{}';
+  v_kept record;
+  v_own_limits int[] := '{}';
+  v_own_slots smallint[] := '{}';
   v_page uuid[];
   v_page_lanes int[];
   v_rows tid[];
@@ -66,109 +68,73 @@ begin
     return;
   end if;
 
-  if not v_is_limited then
-    if p_held_lanes is not null then
-      v_opened := longshore.open_limits(longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots));
-    end if;
-    return query
-    with free as materialized (
-      -- The state as a text, so that the ready index does not offer itself.
-      select j.ctid from longshore.jobs j
-      where j.id = any (p_ids) and j.state::text = 'ready' and j.lane = any (v_lanes)
-      for no key update skip locked
-    ), claimed as (
-      update longshore.jobs j
-      set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
-        lease_token = (select nextval('longshore.lease_tokens'))
-      where j.ctid = any (array(select f.ctid from free f))
-      returning j.*
-    )
-    select c.id, 'claimed'::text, c.lane, c.lease_token, c.attempts, c.max_attempts, c.rescues, c.score, c.created_at,
-      c.payload
-    from claimed c order by c.score, c.id;
-    get diagnostics v_claimed = row_count;
-  else
-    if array_position(v_key_limits, null) is not null and not longshore.make_key_limits(v_lanes) then
-      v_lanes := '{}'; -- somebody is just changing limits
-    elsif array_position(v_key_limits, null) is not null then
+  if v_is_limited and array_position(v_key_limits, null) is not null then
+    if longshore.make_key_limits(v_lanes) then
       select array_agg(o.id order by g.no) into v_key_limits
       from unnest(v_lanes) with ordinality as g(lane, no)
       join longshore.lanes l on l.id = g.lane
       left join longshore.limits o on o.task = l.task and o.key = l.concurrency_key and o.key <> '' and o.capacity is not null;
+    else
+      v_lanes := '{}'; -- somebody is just changing limits
     end if;
-    select coalesce(array_agg(j.id), '{}'), coalesce(array_agg(j.lane), '{}'), coalesce(array_agg(j.ctid), '{}')
-    into v_page, v_page_lanes, v_rows
-    from (
-      select j.id, j.lane, j.ctid from longshore.jobs j
-      where j.id = any (p_ids) and j.state::text = 'ready' and j.lane = any (v_lanes)
-      order by j.score, j.id
-    ) j;
-    if p_held_lanes is not null then
-      if cardinality(v_lanes) = 1 and v_limits[1] is not null and v_key_limits[1] is null
-        and p_held_lanes = array_fill(v_lanes[1], array[cardinality(p_held_lanes)])
-        and not exists (select from longshore.slot_groups g where g.limit_id = v_limits[1] and g.is_draining)
-      then
-        -- The usual case under a limit, as in claim: slots pass from the old jobs to the new ones.
-        v_own := p_held_slots;
-      else
-        v_opened := longshore.open_limits(longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots));
-      end if;
-    end if;
-    if v_own <> '{}' then
-      v_slots := v_own[1:cardinality(v_page)];
-      if cardinality(v_page) > cardinality(v_own) then
-        v_slots := v_slots || longshore.take_slots(v_limits[1], cardinality(v_page) - cardinality(v_own));
-      end if;
-      if cardinality(v_slots) < cardinality(v_page) then
-        v_short := v_limits[1:1];
-        v_slots := v_slots || array_fill(null::smallint, array[cardinality(v_page) - cardinality(v_slots)]);
-      end if;
-      v_key_slots := array_fill((-1)::smallint, array[cardinality(v_page)]);
-      if cardinality(v_own) > cardinality(v_page) then
-        v_opened := longshore.open_limits(longshore.free_slots(
-          p_held_lanes[cardinality(v_page) + 1:], v_own[cardinality(v_page) + 1:],
-          p_held_key_slots[cardinality(v_page) + 1:]));
-      end if;
-    elsif v_page <> '{}' then
-      select a.slots, a.key_slots, a.short into v_slots, v_key_slots, v_short
-      from longshore.assign_slots(v_page_lanes, v_lanes, v_limits, v_key_limits) a;
-    end if;
-    if v_page <> '{}' then
-      v_token := nextval('longshore.lease_tokens');
-      return query
-      with given as materialized (
-        select p.row, p.slot, p.key_slot from unnest(v_rows, v_slots, v_key_slots) as p(row, slot, key_slot)
-        where p.slot is not null and p.key_slot is not null
-      ), free as materialized (
-        select j.ctid from longshore.jobs j
-        where j.ctid = any (array(select g.row from given g)) and j.state::text = 'ready' and j.lane = any (v_lanes)
-        for no key update skip locked
-      ), claimed as (
-        update longshore.jobs j
-        set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
-          lease_token = v_token, slot = nullif(g.slot, -1), key_slot = nullif(g.key_slot, -1)
-        from free f join given g on g.row = f.ctid
-        where j.ctid = f.ctid
-        returning j.*
-      )
-      select c.id, 'claimed'::text, c.lane, c.lease_token, c.attempts, c.max_attempts, c.rescues, c.score,
-        c.created_at, c.payload
-      from claimed c order by c.score, c.id;
-      get diagnostics v_claimed = row_count;
-      if v_claimed < (
-        select count(*) from unnest(v_slots, v_key_slots) as p(slot, key_slot)
-        where p.slot is not null and p.key_slot is not null)
-      then
-        perform longshore.return_slots(v_page, v_page_lanes, v_slots, v_key_slots, v_token, v_lanes, v_limits, v_key_limits);
-      end if;
-    end if;
-    -- Closed in Postgres as well: whoever frees a slot leaves word.
-    foreach v_limit in array v_short loop
-      if longshore.close_limit(v_limit) = 'full' then
-        v_full := v_full || v_limit;
-      end if;
-    end loop;
   end if;
+  select coalesce(array_agg(j.id), '{}'), coalesce(array_agg(j.lane), '{}'), coalesce(array_agg(j.ctid), '{}')
+  into v_page, v_page_lanes, v_rows
+  from (
+    -- The state as a text, so that the ready index does not offer itself.
+    select j.id, j.lane, j.ctid from longshore.jobs j
+    where j.id = any (p_ids) and j.state::text = 'ready' and j.lane = any (v_lanes)
+    order by j.score, j.id
+  ) j;
+  if p_held_lanes is not null then
+    -- Before anything is taken: to free a slot may mean to wait, and whoever waits must not hold slots.
+    select k.* into v_kept from longshore.keep_slots(
+      v_page_lanes, v_lanes, v_limits, v_key_limits, p_held_lanes, p_held_slots, p_held_key_slots) k;
+    if v_kept.rest_lanes is not null then
+      v_opened := longshore.open_limits(longshore.free_slots(v_kept.rest_lanes, v_kept.rest_slots, v_kept.rest_key_slots));
+    end if;
+    v_own_limits := v_kept.own_limits;
+    v_own_slots := v_kept.own_slots;
+  end if;
+  if v_page <> '{}' then
+    select a.slots, a.key_slots, a.short into v_slots, v_key_slots, v_short
+    from longshore.assign_slots(v_page_lanes, v_lanes, v_limits, v_key_limits, v_own_limits, v_own_slots) a;
+    v_token := nextval('longshore.lease_tokens');
+    return query
+    with given as materialized (
+      select p.row, p.slot, p.key_slot from unnest(v_rows, v_slots, v_key_slots) as p(row, slot, key_slot)
+      where p.slot is not null and p.key_slot is not null
+    ), free as materialized (
+      select j.ctid from longshore.jobs j
+      where j.ctid = any (array(select g.row from given g)) and j.state::text = 'ready' and j.lane = any (v_lanes)
+      for no key update skip locked
+    ), claimed as (
+      update longshore.jobs j
+      set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
+        lease_token = v_token, slot = nullif(g.slot, -1), key_slot = nullif(g.key_slot, -1)
+      from free f join given g on g.row = f.ctid
+      where j.ctid = f.ctid
+      returning j.*
+    )
+    select c.id, 'claimed'::text, c.lane, c.lease_token, c.attempts, c.max_attempts, c.rescues, c.score,
+      c.created_at, c.payload
+    from claimed c order by c.score, c.id;
+    get diagnostics v_claimed = row_count;
+    if v_claimed < (
+      select count(*) from unnest(v_slots, v_key_slots) as p(slot, key_slot)
+      where p.slot is not null and p.key_slot is not null)
+    then
+      -- Nobody held those that were passed on: their limit may have been closed meanwhile.
+      v_opened := v_opened || longshore.open_limits(longshore.return_slots(
+        v_page, v_page_lanes, v_slots, v_key_slots, v_token, v_lanes, v_limits, v_key_limits));
+    end if;
+  end if;
+  -- Closed in Postgres as well: whoever frees a slot leaves word.
+  foreach v_limit in array v_short loop
+    if longshore.close_limit(v_limit) = 'full' then
+      v_full := v_full || v_limit;
+    end if;
+  end loop;
 
   if v_claimed < cardinality(p_ids) then
     return query

@@ -5,9 +5,6 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
-declare
-  v_missing record;
-  v_limit int;
 begin
   -- `offset 0`: one look by the key for each lane. Joined, on the statistics of an empty table, each would read all limits.
   if not exists (
@@ -22,19 +19,17 @@ begin
   then
     return false;
   end if;
-  for v_missing in
-    select distinct l.task, l.concurrency_key, t.concurrency_per_key as capacity
+  -- Nothing of them runs: whoever declared the limit counted what ran, and since then every claim takes slots.
+  with made as (
+    insert into longshore.limits (task, key, capacity)
+    select distinct l.task, l.concurrency_key, t.concurrency_per_key
     from longshore.lanes l join longshore.tasks t on t.name = l.task
     where l.id = any (p_lanes) and l.concurrency_key <> '' and t.concurrency_per_key is not null and not exists (
       select from longshore.limits k where k.task = l.task and k.key = l.concurrency_key and k.capacity is not null offset 0)
-  loop
-    -- Nothing of it runs: whoever declared the limit counted what ran, and since then every claim takes slots.
-    insert into longshore.limits (task, key, capacity)
-    values (v_missing.task, v_missing.concurrency_key, v_missing.capacity)
-    returning id into v_limit;
-    insert into longshore.slot_groups (limit_id, number, capacity)
-    select v_limit, s.number, s.capacity from longshore.spread_slots(v_missing.capacity) s;
-  end loop;
+    returning id, capacity
+  )
+  insert into longshore.slot_groups (limit_id, number, capacity)
+  select m.id, s.number, s.capacity from made m cross join lateral longshore.spread_slots(m.capacity) s;
   return true;
 end
 $$;

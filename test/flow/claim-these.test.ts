@@ -183,6 +183,88 @@ describe('under a limit, jobs that Redis names', () => {
   })
 })
 
+describe('slots that pass on', () => {
+  const settleAndClaim = async (worker: number, ended: readonly Answer[], ids: readonly string[]) => {
+    const sorted = [...ended].sort((a, b) => (String(a.id) < String(b.id) ? -1 : 1))
+    const [answer] = await database.rows<{ ids: string | null; refused: string | null }>(
+      `select ids, refused from longshore.settle_and_claim($1, $2, $3, null, null, cardinality($4::uuid[]), $4,
+        array(select distinct lane from longshore.jobs where id = any ($4)))`,
+      [worker, sorted.map(({ id }) => id), sorted.map(({ lease_token }) => lease_token), ids],
+    )
+    return {
+      claimed: answer?.ids?.split(',') ?? [],
+      refused: (answer?.refused?.split(',') ?? []).map(text => text.split(' ').slice(0, 2)),
+    }
+  }
+  const slots = () =>
+    database.rows<{ key: string; used: number }>(
+      `select k.key, sum(g.used)::int as used from longshore.limits k join longshore.slot_groups g on g.limit_id = k.id
+       group by k.key order by k.key`,
+    )
+
+  it('[L5] [L8] go to the next jobs of their keys, and no row of theirs is written; others are freed and taken', async () => {
+    const task = defineTask<number>({ name: 'by key', concurrencyPerKey: 1 })
+    const { ids: a } = await enqueued(2, task, { concurrencyKey: 'a' })
+    const { ids: b } = await enqueued(2, task, { concurrencyKey: 'b' })
+    const { ids: c } = await enqueued(1, task, { concurrencyKey: 'c' })
+    const worker = await workByHand(database, ['by key'])
+    const running = await claimThese(worker.id, [a[0], b[0]] as string[])
+    const versions = () =>
+      database.rows<{ key: string; xmin: string }>(
+        'select k.key, g.xmin::text from longshore.slot_groups g join longshore.limits k on k.id = g.limit_id order by k.key',
+      )
+    const before = await versions()
+    const { claimed } = await settleAndClaim(worker.id, running, [a[1], c[0]] as string[])
+    expect(claimed).toEqual([a[1], c[0]])
+    expect(await slots()).toEqual([
+      { key: 'a', used: 1 },
+      { key: 'b', used: 0 },
+      { key: 'c', used: 1 },
+    ])
+    expect((await versions())[0]).toEqual(before[0])
+    expect((await versions())[1]).not.toEqual(before[1])
+  })
+
+  it('[L5] are free again, and their limit open, when the jobs that were to have them are held by somebody', async () => {
+    const task = defineTask<number>({ name: 'two', concurrency: 2 })
+    const { ids } = await enqueued(4, task)
+    const [one, two] = await Promise.all([workByHand(database, ['two']), workByHand(database, ['two'])])
+    const running = await claimThese(one.id, ids.slice(0, 1))
+    await claimThese(two.id, ids.slice(1, 2))
+    expect(said(await claimThese(two.id, ids.slice(3)))).toEqual([[ids[3], 'full']])
+    const tx = await database.connect()
+    await tx.query('begin')
+    await tx.query('select from longshore.jobs where id = $1 for update', [ids[2]])
+    expect(await settleAndClaim(one.id, running, ids.slice(2, 3))).toEqual({
+      claimed: [],
+      refused: [[ids[2], 'busy']],
+    })
+    await tx.query('rollback')
+    expect(await slots()).toEqual([{ key: '', used: 1 }])
+    expect(await database.rows('select is_full from longshore.limits')).toEqual([{ is_full: false }])
+  })
+
+  it('[L6] do not while a lowered limit drains', async () => {
+    const task = defineTask<number>({ name: 'lowered', concurrency: 3 })
+    const { ids } = await enqueued(5, task)
+    const worker = await workByHand(database, ['lowered'])
+    const running = await claimThese(worker.id, ids.slice(0, 3))
+    const lowered = {
+      name: 'lowered',
+      queue: 'default',
+      tag: 'default',
+      maxAttempts: 3,
+      maxRescues: 10,
+      concurrency: 1,
+    }
+    await database.rows('select longshore.register_tasks($1)', [JSON.stringify([lowered])])
+    const { claimed, refused } = await settleAndClaim(worker.id, running.slice(0, 1), ids.slice(3, 4))
+    expect(claimed).toEqual([])
+    expect(refused).toEqual([[ids[3], 'full']])
+    expect(await slots()).toEqual([{ key: '', used: 2 }])
+  })
+})
+
 describe('a worker that is given jobs', () => {
   it('[S7] while it is being rescued gets none; the rescue does not miss what a claim in flight hands over', async () => {
     const { ids } = await enqueued(2)
@@ -228,8 +310,8 @@ describe('a worker that is given jobs', () => {
         { name: 'claim_these', remove: guard, replacement: 'if false then' },
         {
           name: 'claim_these',
-          remove: '    return query\n    with free as materialized (',
-          replacement: `    ${pauseAt(4711)}\n    return query\n    with free as materialized (`,
+          remove: "v_token := nextval('longshore.lease_tokens');",
+          replacement: `v_token := nextval('longshore.lease_tokens'); ${pauseAt(4711)}`,
         },
       ],
       async () => {

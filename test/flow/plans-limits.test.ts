@@ -190,6 +190,47 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
         expectBounded(500)
       }))
 
+    it('a claim of jobs that Redis named passes slots on to those of the same keys, and takes others by their keys', () =>
+      explained(client, mode, async () => {
+        // Two of each of a hundred keys, then half of these keys and as many new ones.
+        const named = async (from: number, to: number) => {
+          const { rows } = await client.query(
+            `select j.id, j.lane from longshore.lanes l cross join lateral (
+               select j.id, j.lane from longshore.jobs j where j.lane = l.id and j.state = 'ready' order by j.score, j.id limit 2
+             ) j
+             where l.concurrency_key in (select 'key ' || n from generate_series($1::int, $2::int) n)`,
+            [from, to],
+          )
+          await client.query('select 1') // the plan of a statement is told with the next one
+          return rows as { id: string; lane: number }[]
+        }
+        const exchange = async (
+          jobs: { id: string; lane: number }[],
+          ended: { ids: string[]; token: string } = { ids: [], token: '' },
+        ) => {
+          plans = []
+          const ids = [...ended.ids].sort()
+          const { rows } = await client.query(
+            'select ids, lease_token, busy, lost, refused from longshore.settle_and_claim($1, $2, $3, null, null, $4, $5, $6)',
+            [
+              keyed,
+              ids,
+              ids.map(() => ended.token),
+              jobs.length,
+              jobs.map(job => job.id),
+              [...new Set(jobs.map(job => job.lane))],
+            ],
+          )
+          expect(rows[0]).toMatchObject({ busy: null, lost: null, refused: null })
+          return { ids: rows[0].ids.split(',') as string[], token: rows[0].lease_token as string }
+        }
+        await client.query("update longshore.limits set capacity = null where task = 'keyed' and key = ''")
+        const running = await exchange(await named(51, 150))
+        expectBounded(2 * BATCH, ['slot_groups', 'limits', 'lanes', 'jobs'])
+        expect((await exchange(await named(101, 200), running)).ids).toHaveLength(2 * BATCH)
+        expectBounded(2 * BATCH, ['slot_groups', 'limits', 'lanes', 'jobs'])
+      }))
+
     it('settles free slots by their keys, and open what waited for them', () =>
       explained(client, mode, async () => {
         for (const worker of [oneLane, keyed]) {
