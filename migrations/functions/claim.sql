@@ -4,10 +4,12 @@
 -- has been rescued: it gets nothing any more), `busy` (look again in a moment), `more` (look again at once), `full`
 -- (jobs wait for a limit; whoever frees a slot rings).
 --
--- p_held_…: slots of runs that this transaction has ended, see settle. They are used again or freed here.
+-- p_held_…: slots of runs that this transaction has ended, see settle. They are used again or freed here. p_from: as in
+-- claim_plain, where a worker serves one lane; a hint.
 create function longshore.claim(
   p_worker int, p_limit int,
-  p_held_lanes int[] default null, p_held_slots smallint[] default null, p_held_key_slots smallint[] default null
+  p_held_lanes int[] default null, p_held_slots smallint[] default null, p_held_key_slots smallint[] default null,
+  p_from bigint default null
 ) returns table (
   id uuid, answer text, lane int, lease_token bigint, attempts smallint, max_attempts smallint, rescues smallint,
   score bigint, created_at timestamptz, payload jsonb
@@ -50,10 +52,12 @@ begin
     if cardinality(v_lanes) = 1 and v_limits[1] is not null and p_held_lanes = array_fill(v_lanes[1], array[cardinality(p_held_lanes)])
       and p_held_key_slots = array_fill(null::smallint, array[cardinality(p_held_lanes)])
       and not exists (select from longshore.lane_heads h where h.parent = v_lanes[1])
-      and not exists (select from longshore.slot_groups g where g.limit_id = v_limits[1] and g.is_draining)
+      -- All groups of a limit drain, or none.
+      and not exists (
+        select from longshore.slot_groups g where g.limit_id = v_limits[1] and g.number = p_held_slots[1] and g.is_draining)
     then
       return query
-      select m.* from longshore.claim_limited_lane(p_worker, p_limit, v_lanes[1], v_limits[1], p_held_slots) m;
+      select m.* from longshore.claim_limited_lane(p_worker, p_limit, v_lanes[1], v_limits[1], p_held_slots, p_from) m;
       return;
     end if;
     v_opened := longshore.open_limits(longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots));
@@ -84,29 +88,11 @@ begin
       return next;
     end if;
   elsif v_is_limited and not v_has_heads and not v_is_full and cardinality(v_lanes) = 1 then
-    return query select m.* from longshore.claim_limited_lane(p_worker, p_limit, v_lanes[1], v_limits[1], '{}') m;
+    return query select m.* from longshore.claim_limited_lane(p_worker, p_limit, v_lanes[1], v_limits[1], '{}', p_from) m;
   elsif v_is_limited or v_has_heads then
     return query
     select m.* from longshore.claim_limited(
       p_worker, p_limit, v_lanes, v_limits, v_has_heads, case when v_is_full then 'full' end) m;
-  elsif cardinality(v_lanes) = 1 then
-    return query
-    with head as materialized (
-      select j.ctid from longshore.jobs j
-      where j.lane = v_lanes[1] and j.state = 'ready'
-      order by j.score, j.id
-      limit p_limit
-      for no key update skip locked
-    ), claimed as (
-      update longshore.jobs j
-      set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
-        lease_token = (select nextval('longshore.lease_tokens'))
-      where j.ctid = any (array(select h.ctid from head h))
-      returning j.*
-    )
-    select c.id, 'claimed'::text, c.lane, c.lease_token, c.attempts, c.max_attempts, c.rescues, c.score, c.created_at,
-      c.payload
-    from claimed c order by c.score, c.id;
   else
     return query select m.* from longshore.claim_merged(p_worker, p_limit, v_lanes) m;
   end if;

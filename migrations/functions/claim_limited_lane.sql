@@ -2,9 +2,11 @@
 -- many jobs as there are slots: a job that is locked in vain costs more than a slot that is given back. A limit without a
 -- slot is closed if that is certain, see close_limit.
 --
--- p_own: slots of the limit that this transaction has at hand, from runs that it ended; what is left of them is freed.
-create function longshore.claim_limited_lane(p_worker int, p_limit int, p_lane int, p_limit_id int, p_own smallint[])
-returns table (
+-- p_own: slots of the limit that this transaction has at hand, from runs that it ended; what is left of them is freed. p_from: as
+-- in claim_plain.
+create function longshore.claim_limited_lane(
+  p_worker int, p_limit int, p_lane int, p_limit_id int, p_own smallint[], p_from bigint
+) returns table (
   id uuid, answer text, lane int, lease_token bigint, attempts smallint, max_attempts smallint, rescues smallint,
   score bigint, created_at timestamptz, payload jsonb
 )
@@ -22,13 +24,18 @@ declare
   v_slots smallint[] := p_own;
   v_claimed int := 0;
   v_said text;
+  v_from bigint := coalesce(p_from, 0);
 begin
   select case when k.capacity > 20 then (k.capacity + 1) / 2 else k.capacity end, k.is_full into v_half, v_is_full
   from longshore.limits k where k.id = p_limit_id;
-  select count(*) into v_need from (
-    select from longshore.jobs j where j.lane = p_lane and j.state = 'ready'
-    order by j.score, j.id limit least(p_limit, v_half)
-  ) head;
+  v_need := least(p_limit, v_half);
+  -- Only who wants more slots than it has needs to know whether there are jobs for them.
+  if v_need > v_own then
+    select count(*) into v_need from (
+      select from longshore.jobs j where j.lane = p_lane and j.state = 'ready' and j.score >= v_from
+      order by j.score, j.id limit v_need
+    ) head;
+  end if;
   if v_need > v_own and not v_is_full then
     v_slots := p_own || longshore.take_slots(p_limit_id, v_need - v_own);
   end if;
@@ -44,7 +51,7 @@ begin
   return query
   with head as materialized (
     select j.ctid from longshore.jobs j
-    where j.lane = p_lane and j.state = 'ready'
+    where j.lane = p_lane and j.state = 'ready' and j.score >= v_from
     order by j.score, j.id
     limit least(cardinality(v_slots), p_limit)
     for no key update skip locked
@@ -66,6 +73,8 @@ begin
     perform longshore.reopen(longshore.free_slots(
       array_fill(p_lane, array[cardinality(v_slots) - v_claimed]), v_slots[v_claimed + 1:],
       array_fill(null::smallint, array[cardinality(v_slots) - v_claimed])));
+    -- They may be wanted by jobs that were passed over.
+    v_said := case when v_from > 0 then 'more' else v_said end;
   end if;
   if v_said is not null then
     id := null;

@@ -64,7 +64,7 @@ begin
       string_agg(c.created_at::text, ','), string_agg(case when octet_length(p.text) > 65536 then '' else p.text end, E'\n'),
       string_agg(c.id::text, ',') filter (where c.rescues >= 2), max(c.answer) filter (where c.id is null)
     into lease_token, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone, wait
-    from longshore.claim(p_worker, p_limit, v_lanes, v_slots, v_key_slots) c
+    from longshore.claim(p_worker, p_limit, v_lanes, v_slots, v_key_slots, p_from) c
     -- `offset 0` keeps the planner from writing the text twice.
     cross join lateral (select c.payload::text as text offset 0) p;
   elsif v_lanes is not null then

@@ -3,7 +3,9 @@ import { defineTask } from '../../src/index.ts'
 import { workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { waitsForLock } from '../support/locks.ts'
 import { counter, eventually, gate } from '../support/signals.ts'
+import { type Weakness, weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -71,6 +73,72 @@ describe('claim', () => {
       expect(third.map(row => row.id)).toEqual(firstIds)
     },
   )
+
+  /**
+   * Of eight jobs that stand in two lanes by turns, the first two are held. A claim of four has the next two and reads the rest of
+   * its page; while it does, the fifth goes to another worker and the sixth into another lane. Resolves to what it brings.
+   */
+  const claimFromStalePage = async (weaknesses: Weakness[]) => {
+    const producer = deployment.producer()
+    const ids: string[] = []
+    for (let n = 0; n < 8; n++) ids.push((await producer.enqueue(n % 2 === 0 ? one : two, n)).id)
+    const [worker, other] = [
+      await workByHand(database, ['one', 'two']),
+      await workByHand(database, ['one', 'two']),
+    ]
+    const [holding, claiming, barrier] = [
+      await database.connect(),
+      await database.connect(),
+      await database.connect(),
+    ]
+    // In the middle of a statement that has its snapshot: from here on only what it looks at again can save it.
+    const pause = "and (v_from = 1 or pg_advisory_xact_lock_shared(4712)::text = '')"
+    const place = 'order by j.score, j.id\n        limit v_wanted'
+    return weakened(
+      database,
+      [{ name: 'claim_merged', remove: place, replacement: `${pause} ${place}` }, ...weaknesses],
+      async () => {
+        await holding.query('begin')
+        await holding.query('select from longshore.jobs where id = any ($1) for update', [ids.slice(0, 2)])
+        await barrier.query('select pg_advisory_lock(4712)')
+        const claimed = worker.claim(4, claiming)
+        await waitsForLock(database, claiming)
+        await database.rows(
+          'select longshore.claim_these($1, array[id], array[lane]) from longshore.jobs where id = $2',
+          [other.id, ids[4]],
+        )
+        await producer.change(ids[5] as string, { constraints: { gpu: 'a100' } })
+        await barrier.query('select pg_advisory_unlock(4712)')
+        const payloads = (await claimed).map(job => job.payload)
+        await holding.query('rollback')
+        await database.rows('delete from longshore.jobs')
+        return payloads
+      },
+    )
+  }
+
+  it('[C8] [D9] looks again at what a page says that others have overtaken', async () => {
+    deployment.skipAudit('guards are taken out, and jobs are removed by hand')
+    expect(await claimFromStalePage([])).toEqual([2, 3, 6, 7])
+    // A row that was overtaken is not at its place any more. Looked up by ids, only the second look at state and lane is left.
+    const [places, ids] = [
+      'j.ctid = any (v_rows[v_from : v_from + v_batch - 1])',
+      'j.id = any (v_ids[v_from : v_from + v_batch - 1])',
+    ]
+    const [state, lane] = [" and j.state::text = 'ready'", ' and j.lane = any (p_lanes)']
+    const byIds = (guards: string): Weakness[] => [
+      { name: 'claim_merged', remove: 'select j.ctid from', replacement: 'select j.id from' },
+      { name: 'claim_merged', remove: places + state + lane, replacement: ids + guards },
+      {
+        name: 'claim_merged',
+        remove: 'where j.ctid = any (array(select f.ctid from free f))',
+        replacement: 'where j.id = any (array(select f.id from free f))',
+      },
+    ]
+    expect(await claimFromStalePage(byIds(state + lane))).toEqual([2, 3, 6, 7])
+    expect(await claimFromStalePage(byIds(lane))).toEqual([2, 3, 4, 6])
+    expect(await claimFromStalePage(byIds(state))).toEqual([2, 3, 5, 6])
+  })
 
   it('hands a job over with a new lease token and one attempt more, and never the same token twice', async () => {
     const producer = deployment.producer()
