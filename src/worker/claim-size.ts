@@ -53,11 +53,21 @@ export const holdable = (most: number, pressure: Pressure, limits: PressureLimit
 export const firstBatch = (claimBatchSize: number): number => Math.min(FIRST_CLAIMED, claimBatchSize)
 
 /**
- * How many jobs a claim may bring: a batch, or twice as many as have ended since the last one. So claims grow where jobs are
- * short and there is no end of them; who only fills its permits leaves others their share of a burst.
+ * How many jobs a claim may bring: a batch, or as many as may follow those that have ended since the last one. So claims grow
+ * where jobs are short and there is no end of them; who only fills its permits leaves others their share of a burst.
  */
-export const batchSize = (batch: number, ended: number): number =>
-  Math.max(batch, Math.min(MOST_CLAIMED, 2 * ended))
+export const batchSize = (batch: number, following: number): number =>
+  Math.max(batch, Math.min(MOST_CLAIMED, following))
+
+/**
+ * How many jobs may follow `ended` ones. Twice as many if the last claim left jobs behind. As many if it lacked slots: those of
+ * the ended runs pass on to jobs of the same call, and any that are left over change hands, which costs more than the jobs.
+ * Otherwise nobody knows what is there.
+ */
+export function followers(ended: number, last: { hasBacklog: boolean; isLimited: boolean }): number {
+  if (last.hasBacklog) return 2 * ended
+  return last.isLimited ? ended : 0
+}
 
 export interface Room {
   /** Permits that nobody has and nobody has asked for. */

@@ -13,6 +13,7 @@ import {
   batchSize,
   claimSize,
   firstBatch,
+  followers,
   holdable,
   isCritical,
   isSaturated,
@@ -97,6 +98,7 @@ export function createExchangeLoop(options: {
   let reserved = 0 // permits asked for in calls under way
   let batch = firstBatch(settings.claimBatchSize)
   let hasBacklog = false // the last claim came back full
+  let isLimited = false // the last claim found no slots, or not enough
   let mustLook = false
   let isClaiming = true
   const holds = new Set<HoldReason>()
@@ -179,7 +181,7 @@ export function createExchangeLoop(options: {
       free: max - taken - reserved,
       asked: reserved,
       more: mayHold - taken - reserved,
-      batch: factor < 1 ? batch : batchSize(batch, turnover()),
+      batch: factor < 1 ? batch : batchSize(batch, followers(ended, { hasBacklog, isLimited })),
       isSaturated: isNearlyFull,
       factor,
       isCritical: isShort,
@@ -193,9 +195,6 @@ export function createExchangeLoop(options: {
     if (isHeldBack && taken < max) lookWhenOverdue(patience - sinceClaim)
     return limit
   }
-
-  /** What has ended since the last claim, if that left jobs behind: otherwise nobody knows what is there. */
-  const turnover = () => (hasBacklog ? ended : 0)
 
   const lookWhenOverdue = (ms: number) => {
     if (isClosed) return
@@ -230,6 +229,7 @@ export function createExchangeLoop(options: {
       options.meter.claimed(claimed.length)
       const isFilled = claimed.length === limit
       hasBacklog = wait === 'more' || (isFilled && wait !== 'full')
+      isLimited = wait === 'full' || wait === 'busy'
       batch = isFilled ? Math.min(2 * batch, settings.claimBatchSize) : firstBatch(settings.claimBatchSize)
       if (wait === 'busy') lookSoon()
       else busyLooks = 0

@@ -3,6 +3,7 @@ import {
   batchSize,
   claimSize,
   firstBatch,
+  followers,
   holdable,
   isCritical,
   isSaturated,
@@ -73,12 +74,18 @@ describe('how many a claim may bring', () => {
 
   it.each([
     [50, 0, 50],
-    [50, 20, 50],
-    [50, 100, 200],
-    [50, 10_000, 500],
+    [50, 40, 50],
+    [50, 200, 200],
+    [50, 20_000, 500],
     [1000, 0, 1000],
-  ])('[W4] of a batch of %d, with %d ended since the last, it is %d', (batch, ended, size) => {
-    expect(batchSize(batch, ended)).toBe(size)
+  ])('[W4] of a batch of %d, where %d may follow what has ended, it is %d', (batch, following, size) => {
+    expect(batchSize(batch, following)).toBe(size)
+  })
+
+  it('[W4] [L5] twice as many follow where jobs were left behind, as many as have ended where slots were lacking, else none', () => {
+    expect(followers(70, { hasBacklog: true, isLimited: false })).toBe(140)
+    expect(followers(70, { hasBacklog: false, isLimited: true })).toBe(70)
+    expect(followers(70, { hasBacklog: false, isLimited: false })).toBe(0)
   })
 })
 
