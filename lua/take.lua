@@ -114,11 +114,20 @@ local function begin(key, lane, size)
 end
 
 -- Of `ending`, by lane: what is left, and what was used.
-local spare, spare_used = {}, {}
+local spare, spare_used, spare_lanes = {}, {}, 0
+-- There may be thousands of lanes, of few kinds.
+local is_served = {}
+local function serves(kind)
+  if is_served[kind] == nil then
+    is_served[kind] = redis.call('SISMEMBER', prefix .. 'workers-of:' .. kind, me.id) == 1
+  end
+  return is_served[kind]
+end
 each_count(arg.ending, function(number, count)
   local lane = lane_of(number)
-  if lane and not lane.is_plain and redis.call('SISMEMBER', prefix .. 'workers-of:' .. lane.kind, me.id) == 1 then
+  if lane and not lane.is_plain and serves(lane.kind) then
     spare[number] = count
+    spare_lanes = spare_lanes + 1
   end
 end)
 
@@ -136,7 +145,7 @@ local goes_straight = false
 if limit > 0 then
   for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'bounded')) do
     local lane = lane_of(number)
-    if redis.call('SISMEMBER', prefix .. 'workers-of:' .. lane.kind, me.id) == 1 then
+    if serves(lane.kind) then
       edges[#edges + 1] = lane
       goes_straight = goes_straight or lane.is_spilled
     end
@@ -178,8 +187,8 @@ local function pick_from(lane)
 end
 
 if limit > 0 and not goes_straight then
-  local serves = redis.call('HMGET', me.key, 'plain', 'limited')
-  plain, limited = serves[1], serves[2]
+  local kinds = redis.call('HMGET', me.key, 'plain', 'limited')
+  plain, limited = kinds[1], kinds[2]
   is_queue_done = me.size == 0 or not begin(me.queue, nil, limit)
   local has_begun = {}
   each(limited, function(kind)
@@ -195,7 +204,7 @@ if limit > 0 and not goes_straight then
   -- Where a key has no slot, its lane is not among the heads.
   for number in pairs(spare) do
     local lane = lane_of(number)
-    if not has_begun[number] then begin(lane.home, lane, limit) end
+    if not has_begun[number] then begin(lane.home, lane, math.max(4, math.ceil(limit / spare_lanes))) end
   end
 end
 
