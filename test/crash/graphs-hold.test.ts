@@ -1,13 +1,14 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterEach, describe, expect, inject, it } from 'vitest'
-import { auditDispatch, defineTask } from '../../src/index.ts'
+import { defineTask } from '../../src/index.ts'
 import { settling, workByHand } from '../support/by-hand.ts'
-import { type CuttingProxy, startCuttingProxy } from '../support/cutting-proxy.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { GraphLoad, seeded } from '../support/graph-load.ts'
+import { endAtBarrier, standsAtBarrier } from '../support/locks.ts'
 import { useRedis } from '../support/own-redis.ts'
 import { noops, part } from '../support/process-tasks.ts'
+import { type StoreProxy, startProxy } from '../support/proxy.ts'
 import { type RelayProcess, useRelayProcesses } from '../support/relay-process.ts'
 import { eventually, gate } from '../support/signals.ts'
 import { pauseAt, weakened } from '../support/weaken.ts'
@@ -22,7 +23,7 @@ const USERS = 4
 const BARRIER = 4712
 
 const database = useDatabase()
-let proxy: CuttingProxy | undefined
+let proxy: StoreProxy | undefined
 afterEach(async () => {
   await proxy?.close()
   proxy = undefined
@@ -167,26 +168,12 @@ it(
       },
       30_000,
     )
-    await eventually('every group has ended', async () => {
-      return (
-        (await database.rows('select from longshore.groups where finished_at is null limit 1')).length === 0
-      )
-    })
+    await deployment.atRest()
     process.stdout.write(
       `${load.jobs.size} jobs, ${load.groups.size} groups; ${JSON.stringify(done)}; slowest ${JSON.stringify(load.slowest)}\n`,
     )
     expect(load.errors).toEqual([])
     expect(await load.problems()).toEqual([])
-    if (redis) {
-      await eventually(
-        'the outbox is empty',
-        async () => (await database.rows('select from longshore.outbox')).length === 0,
-      )
-      const db = {
-        query: async (text: string, values?: unknown[]) => ({ rows: await database.rows(text, values) }),
-      }
-      expect(await auditDispatch(db, { redis: redis.url })).toEqual([])
-    }
   },
   60_000 + SECONDS * 2000,
 )
@@ -196,27 +183,6 @@ const startLeader = async () => {
   const [noop] = noops
   if (noop) await deployment.worker({ handlers: [noop.handle(() => undefined)] })
 }
-
-/** Resolves when somebody who calls this stands at the barrier. */
-const standsAtBarrier = (query: string) =>
-  eventually('somebody waits at the barrier', async () => {
-    const rows = await database.rows(
-      "select from pg_stat_activity where datname = current_database() and wait_event = 'advisory' and query like $1",
-      [`%${query}%`],
-    )
-    return rows.length > 0
-  })
-
-/** A statement goes on after the death of who sent it: it is ended here. */
-const endAtBarrier = (query: string) =>
-  eventually('the last statement of the dead is gone', async () => {
-    const rows = await database.rows(
-      `select pg_terminate_backend(pid) from pg_stat_activity
-       where datname = current_database() and wait_event = 'advisory' and query like $1`,
-      [`%${query}%`],
-    )
-    return rows.length === 0
-  })
 
 describe.skipIf(redis)('a worker killed', () => {
   it('[S5] [S10] between the commit of the last job and the close of its group leaves the close to the sweep', async () => {
@@ -239,9 +205,9 @@ describe.skipIf(redis)('a worker killed', () => {
         'the job has ended',
         async () => (await database.rows('select from longshore.jobs')).length === 0,
       )
-      await standsAtBarrier('.close_groups(')
+      await standsAtBarrier(database, '.close_groups(')
       await doomed.kill()
-      await endAtBarrier('.close_groups(')
+      await endAtBarrier(database, '.close_groups(')
       expect((await producer.getGroup(group))?.state).toBe('dispatching')
       await blocker.query('select pg_advisory_unlock($1)', [BARRIER])
       expect(await producer.waitForGroup(group)).toMatchObject({
@@ -249,6 +215,7 @@ describe.skipIf(redis)('a worker killed', () => {
         counts: { succeeded: 1 },
       })
     })
+    await deployment.atRest()
   })
 
   it('[S3] [S7] inside ctx.complete of a job with dependents: neither is done, then both, once', async () => {
@@ -266,7 +233,7 @@ describe.skipIf(redis)('a worker killed', () => {
       await blocker.query('select pg_advisory_lock($1)', [BARRIER])
       const doomed = await startProcess({ lease: '2s' })
       await group.submit()
-      await standsAtBarrier('.complete(')
+      await standsAtBarrier(database, '.complete(')
       await doomed.kill()
       await blocker.query('select pg_advisory_unlock($1)', [BARRIER])
     })
@@ -275,6 +242,7 @@ describe.skipIf(redis)('a worker killed', () => {
     expect(await database.rows('select job_id from effects')).toEqual([{ job_id: parent.id }])
     const ended = (await deployment.runs()).filter(run => run.wentTo === 'ended')
     expect(ended.map(run => run.jobId)).toEqual([parent.id, child.id, next.id])
+    await deployment.atRest({ enqueued: [parent, child, next] })
   })
 })
 
@@ -285,7 +253,7 @@ describe.skipIf(redis)('the reply to the end of a job with dependents lost', () 
     '[S3] [S10] (%s): each of them is counted down once',
     async call => {
       await startLeader()
-      const theProxy = await startCuttingProxy(database.url)
+      const theProxy = await startProxy(database.url)
       proxy = theProxy
       const producer = deployment.producer({ tasks: [step] })
       const slow = gate()
@@ -325,6 +293,7 @@ describe.skipIf(redis)('the reply to the end of a job with dependents lost', () 
         state: 'complete',
         counts: { succeeded: 5 },
       })
+      await deployment.atRest()
     },
   )
 })
@@ -352,10 +321,10 @@ describe.runIf(redis)('a relay', () => {
     await weakened(database, [pauses], async () => {
       await blocker.query('select pg_advisory_lock($1)', [BARRIER])
       await hand.settle([settling(claimed)])
-      await standsAtBarrier('relay_read')
+      await standsAtBarrier(database, 'relay_read')
       expect((await outbox()).length).toBeGreaterThan(0)
       await leader.kill()
-      await endAtBarrier('relay_read')
+      await endAtBarrier(database, 'relay_read')
     })
     await blocker.query('select pg_advisory_unlock($1)', [BARRIER])
     await standby.leads()
@@ -365,5 +334,6 @@ describe.runIf(redis)('a relay', () => {
       counts: { succeeded: 1001 },
     })
     expect((await deployment.runs()).filter(run => run.wentTo === 'ended')).toHaveLength(1001)
+    await deployment.atRest()
   })
 })

@@ -27,6 +27,7 @@ it('[S10] a bell that nobody heard is found without a person, also by the only w
     await Promise.all([cut, producer.enqueue(task, round)])
     await done.reached(round)
   }
+  await deployment.atRest()
   expect(await deployment.runs()).toHaveLength(4)
 })
 
@@ -48,4 +49,5 @@ it('[S10] a bell that was swallowed on the way is found, though every connection
   await redis.command('DEL', idle)
   await producer.enqueue(task, 1)
   await done.reached(2)
+  await deployment.atRest()
 })

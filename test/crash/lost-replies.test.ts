@@ -1,29 +1,25 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { defineTask } from '../../src/index.ts'
-import { type CuttingProxy, startCuttingProxy } from '../support/cutting-proxy.ts'
+import { defineTask, type JobRef } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
-import { counter, eventually } from '../support/signals.ts'
+import { type StoreProxy, startProxy } from '../support/proxy.ts'
+import { counter } from '../support/signals.ts'
 
 const database = useDatabase()
-let proxy: CuttingProxy | undefined
+let proxy: StoreProxy | undefined
 afterEach(async () => {
   await proxy?.close()
 })
 const deployment = useDeployment(database)
 const task = defineTask({ name: 'lossy' })
-
-const allSettled = () =>
-  eventually(
-    'nothing is unfinished',
-    async () => (await database.rows('select from longshore.jobs')).length === 0,
-  )
+const limited = defineTask<string, string, unknown, string>({ name: 'lossy and limited', concurrency: 1 })
 
 describe('a lost reply', () => {
   it('[S10] to the commit of an enqueue: the retry does not run the job again, though it has run meanwhile', async () => {
-    proxy = await startCuttingProxy(database.url)
-    const producer = deployment.producer({ postgres: proxy.url })
-    await producer.enqueue(task, 'warm up')
+    const theProxy = await startProxy(database.url)
+    proxy = theProxy
+    const producer = deployment.producer({ postgres: theProxy.url })
+    const refs: JobRef[] = [await producer.enqueue(task, 'warm up')]
     const ran: unknown[] = []
     const done = counter()
     await deployment.worker({
@@ -34,70 +30,83 @@ describe('a lost reply', () => {
         }),
       ],
     })
+    /** The retry is on its way only when all of it has run. */
+    const losing = async <T>(enqueue: () => Promise<T>, runs: number): Promise<T> => {
+      const lost = theProxy.loseReplyTo('enqueue_alike')
+      const enqueued = enqueue()
+      await lost
+      theProxy.holdAll()
+      await done.reached(runs)
+      await deployment.drained()
+      theProxy.letFlow()
+      return enqueued
+    }
     await done.reached(1)
-    const lost = proxy.loseReplyTo('enqueue_alike')
-    const ref = producer.enqueue(task, 'single')
-    await lost
-    expect(await ref).toMatchObject({ isNew: true })
-    const lostAgain = proxy.loseReplyTo('enqueue_alike')
-    const refs = producer.enqueueMany(task, ['many 1', 'many 2'])
-    await lostAgain
-    expect(await refs).toHaveLength(2)
-    await done.reached(4)
-    await allSettled()
+    const single = await losing(() => producer.enqueue(task, 'single'), 2)
+    expect(single).toMatchObject({ isNew: true })
+    refs.push(single, ...(await losing(() => producer.enqueueMany(task, ['many 1', 'many 2']), 4)))
+    await deployment.atRest({ enqueued: refs })
     expect([...ran].sort()).toEqual(['many 1', 'many 2', 'single', 'warm up'])
   })
 
-  it('[S10] to a settle: the retry finds it settled, and the result is kept once', async () => {
-    proxy = await startCuttingProxy(database.url)
-    const producer = deployment.producer()
-    const ran = counter()
-    const theProxy = proxy
-    let lost: Promise<void> | undefined
-    await deployment.worker({
-      postgres: proxy.url,
-      maxConcurrentTasks: 1,
-      handlers: [
-        task.handle(job => {
-          ran.add()
-          // The next call of this worker settles this very run.
-          if (job.payload === 'lose') lost = theProxy.loseReplyTo('settle_and_claim')
-          return job.payload
-        }),
-      ],
-    })
-    const refs = [await producer.enqueue(task, 'lose'), await producer.enqueue(task, 'next')]
-    const ended = await Promise.all(refs.map(ref => producer.waitFor(ref)))
-    await lost
-    expect(ended).toMatchObject([
-      { state: 'succeeded', result: 'lose', attempts: 1 },
-      { state: 'succeeded', result: 'next' },
-    ])
-    await allSettled()
-    const [rows] = await database.rows<{ n: number }>(
-      'select count(*)::int as n from longshore.finished_jobs',
-    )
-    expect(rows?.n).toBe(2)
-    expect(ran.count).toBeGreaterThanOrEqual(2)
-  })
+  it.each(['settle_and_claim', 'commit'])(
+    '[S10] [X4] to the commit of a settle (%s): the retry finds it settled, and there is no second effect',
+    async call => {
+      await database.rows('create table effects (job_id uuid not null)')
+      const theProxy = await startProxy(database.url)
+      proxy = theProxy
+      const producer = deployment.producer({ tasks: [limited] })
+      const ran = counter()
+      let lost: Promise<void> | undefined
+      await deployment.worker({
+        postgres: theProxy.url,
+        maxConcurrentTasks: 1,
+        handlers: [
+          limited.handle(async ({ id, payload }, ctx) => {
+            ran.add()
+            // The next call of this worker settles this very run.
+            if (call !== 'commit' && payload === 'lose') lost = theProxy.loseReplyTo(call)
+            if (call !== 'commit' || payload !== 'lose') return payload
+            await ctx.complete(async tx => {
+              await tx.query('insert into effects (job_id) values ($1)', [id])
+              lost = theProxy.loseReplyTo(call, 'insert into effects')
+              return payload
+            })
+          }),
+        ],
+      })
+      const refs = [await producer.enqueue(limited, 'lose'), await producer.enqueue(limited, 'next')]
+      const ended = await Promise.all(refs.map(ref => producer.waitFor(ref)))
+      await lost
+      expect(ended).toMatchObject([
+        { state: 'succeeded', result: 'lose', attempts: 1 },
+        { state: 'succeeded', result: 'next', attempts: 1 },
+      ])
+      await deployment.atRest({ enqueued: refs })
+      expect(ran.count).toBe(2)
+      expect(await database.rows('select from effects')).toHaveLength(call === 'commit' ? 1 : 0)
+      await database.rows('drop table effects')
+    },
+  )
 
   it('[S10] to a claim: the worker finds the runs it knows nothing of and gives them back, no attempt used', async () => {
-    proxy = await startCuttingProxy(database.url)
+    proxy = await startProxy(database.url)
     const producer = deployment.producer()
     const done = counter()
     await deployment.worker({ postgres: proxy.url, handlers: [task.handle(() => done.add())] })
     await producer.enqueue(task, 0)
     await done.reached(1)
-    await allSettled()
+    await deployment.drained()
     const lost = proxy.loseReplyTo('settle_and_claim')
     const refs = await producer.enqueueMany(task, [1, 2, 3])
     await lost
     const ended = await Promise.all(refs.map(ref => producer.waitFor(ref)))
     expect(ended.map(job => [job.state, job.attempts])).toEqual(Array(3).fill(['succeeded', 1]))
+    await deployment.atRest()
   })
 
   it('[S10] of a settle that never arrived: it is sent again, and the run is not lost', async () => {
-    proxy = await startCuttingProxy(database.url)
+    proxy = await startProxy(database.url)
     const theProxy = proxy
     const producer = deployment.producer()
     const ran = counter()
@@ -115,17 +124,18 @@ describe('a lost reply', () => {
     const ref = await producer.enqueue(task, 1)
     expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded', result: 'kept', attempts: 1 })
     await lost
+    await deployment.atRest({ enqueued: [ref] })
     expect(ran.count).toBe(1)
   })
 
   it('[W16] to a claim just before a stop: the jobs are given back before the worker leaves', async () => {
-    proxy = await startCuttingProxy(database.url)
+    proxy = await startProxy(database.url)
     const producer = deployment.producer()
     const done = counter()
     const worker = await deployment.worker({ postgres: proxy.url, handlers: [task.handle(() => done.add())] })
     await producer.enqueue(task, 0)
     await done.reached(1)
-    await allSettled()
+    await deployment.drained()
     const lost = proxy.loseReplyTo('settle_and_claim')
     await producer.enqueueMany(task, [1, 2, 3])
     await lost

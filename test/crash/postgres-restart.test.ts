@@ -1,17 +1,24 @@
-import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Store, startPostgres } from '../../src/dev/index.ts'
-import { audit, createProducer, createWorker, defineTask, type JobRef, migrate } from '../../src/index.ts'
+import { createProducer, createWorker, defineTask, type JobRef, migrate } from '../../src/index.ts'
+import { auditAtRest } from '../support/at-rest.ts'
+import { rowsAt, type TestDatabase } from '../support/database.ts'
+import { createJournal, type Journal } from '../support/journal.ts'
 import { counter } from '../support/signals.ts'
 
 let postgres: Store
+let database: { rows: TestDatabase['rows'] }
+let journal: Journal
 beforeAll(async () => {
   postgres = await startPostgres({ own: true })
   await migrate({ postgres: postgres.url })
+  database = { rows: rowsAt(postgres.url) }
+  journal = createJournal(database)
+  await journal.install()
 })
 afterAll(() => postgres.stop())
 
-describe('Postgres killed and started again', () => {
+describe('Postgres shut down at once, and started again', () => {
   it('[S10] [X4] loses no acknowledged job: producer and worker come back by themselves', async () => {
     const task = defineTask({ name: 'steady' })
     const producer = createProducer({ postgres: postgres.url })
@@ -41,6 +48,7 @@ describe('Postgres killed and started again', () => {
     for (const ref of acknowledged) {
       expect(await producer.waitFor(ref, { timeout: '20s' })).toMatchObject({ state: 'succeeded' })
     }
+    await auditAtRest(database, journal, undefined)
     await worker.stop()
     await producer.close()
   }, 60_000)
@@ -69,10 +77,7 @@ describe('Postgres killed and started again', () => {
       const ended = await producer.waitForGroup(group, { timeout: '30s' })
       expect(ended).toMatchObject({ state: 'complete', counts: { succeeded: 22 } })
     }
-    const client = new pg.Client(postgres.url)
-    await client.connect()
-    expect(await audit({ query: (text, values) => client.query(text, values) })).toEqual([])
-    await client.end()
+    await auditAtRest(database, journal, undefined)
     await worker.stop()
     await producer.close()
   }, 60_000)

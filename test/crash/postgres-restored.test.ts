@@ -1,6 +1,5 @@
 import { cp, rm } from 'node:fs/promises'
 import { Redis } from 'ioredis'
-import pg from 'pg'
 import { afterEach, describe, expect, it } from 'vitest'
 import { type Store, startPostgres, startRedis } from '../../src/dev/index.ts'
 import { giveToServer } from '../../src/dev/server-user.ts'
@@ -15,6 +14,9 @@ import {
   type Worker,
 } from '../../src/index.ts'
 import { rootKey } from '../../src/redis/names.ts'
+import { auditAtRest } from '../support/at-rest.ts'
+import { rowsAt } from '../support/database.ts'
+import { createJournal } from '../support/journal.ts'
 import { counter, eventually } from '../support/signals.ts'
 
 const ends: (() => Promise<unknown>)[] = []
@@ -34,21 +36,15 @@ const startStores = async () => {
   await migrate({ postgres: postgres.url })
   const looker = new Redis(redis.url)
   ends.push(async () => looker.disconnect())
-  const ask = async (text: string) => {
-    const client = new pg.Client(postgres.url)
-    await client.connect()
-    try {
-      return (await client.query(text)).rows
-    } finally {
-      await client.end()
-    }
-  }
+  const ask = rowsAt(postgres.url)
+  const journal = createJournal({ rows: ask })
+  await journal.install()
   const deployment = String((await ask('select deployment from longshore.settings'))[0]?.deployment)
   const root = async () => {
     const [generation, epoch] = await looker.hmget(rootKey(deployment, 'default'), 'generation', 'epoch')
     return { generation, epoch: Number(epoch) }
   }
-  return { postgres, redis, ask, root }
+  return { postgres, redis, ask, journal, root }
 }
 
 /** What a snapshot of the disk holds. */
@@ -67,9 +63,9 @@ const snapshot = async (postgres: Store) => {
   return { restore: () => replace(copy, folder) }
 }
 
-describe('Postgres restored to an older state than Redis has seen', () => {
+describe('Postgres restored to an older state', () => {
   it('[X2] [X7] the relay goes above both epochs, begins a new generation, and jobs go through Redis again', async () => {
-    const { postgres, redis, ask, root } = await startStores()
+    const { postgres, redis, ask, journal, root } = await startStores()
     const where = { postgres: postgres.url, redis: redis.url }
     const done = counter()
     const start = async <T extends Worker | Relay>(one: T): Promise<T> => {
@@ -120,10 +116,7 @@ describe('Postgres restored to an older state than Redis has seen', () => {
     await done.reached(70)
     await producer.enqueueMany(task, numbers(20))
     await done.reached(90)
-    await eventually(
-      'nothing is unfinished',
-      async () => (await ask('select from longshore.jobs')).length === 0,
-    )
+    await auditAtRest({ rows: ask }, journal, redis.url)
     expect(done.count).toBe(90)
   })
 })

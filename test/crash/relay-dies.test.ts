@@ -1,34 +1,34 @@
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
+import { scriptNamed } from '../../src/redis/scripts.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { endAtBarrier } from '../support/locks.ts'
 import { useRedis } from '../support/own-redis.ts'
+import { startProxy } from '../support/proxy.ts'
 import { useRelayProcesses } from '../support/relay-process.ts'
 import { counter, eventually } from '../support/signals.ts'
 import { pauseAt, weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
+const ends: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const end of ends.splice(0)) await end()
+})
 const redis = useRedis()
 const deployment = useDeployment(database, { redis, bringsRelays: true })
 const startRelay = useRelayProcesses(database, deployment)
 
 const task = defineTask<number>({ name: 'anything' })
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
-const allEnd = () =>
-  eventually(
-    'nothing is unfinished',
-    async () => (await database.rows('select from longshore.jobs limit 1')).length === 0,
-    30_000,
-  )
-
 const startTwo = async () => {
   const leader = await startRelay()
   await leader.leads()
   return { leader, standby: await startRelay() }
 }
 
-describe('the leading relay', () => {
-  it('[X7] killed: jobs go on meanwhile, the standby takes over and goes on with what Redis holds', async () => {
+describe('a relay', () => {
+  it('[X7] that leads is killed: jobs go on meanwhile, the standby takes over and goes on with what Redis holds', async () => {
     const { leader, standby } = await startTwo()
     const done = counter()
     const worker = await deployment.worker({ handlers: [task.handle(() => done.add())] })
@@ -47,28 +47,35 @@ describe('the leading relay', () => {
     expect((await redis.root(database))?.generation).toBe(before?.generation)
     await producer.enqueueMany(task, numbers(100))
     await done.reached(400)
-    await allEnd()
+    await deployment.atRest()
     expect(await deployment.runs()).toHaveLength(400)
   })
 
-  it('[X7] paused past its lease: after it wakes, nothing that it says counts', async () => {
-    const { leader, standby } = await startTwo()
+  it('[X7] two lead, since one was paused past its lease: what the lower epoch says is refused', async () => {
+    const way = await startProxy(redis.server.url)
+    ends.push(way.close)
+    const leader = await startRelay({ redis: way.url })
+    await leader.leads()
+    const standby = await startRelay()
     const done = counter()
     const worker = await deployment.worker({ handlers: [task.handle(() => done.add())] })
-    const producer = deployment.producer({ tasks: [task], redis: redis.url })
-    // In the middle of its work.
-    const flowing = producer.enqueueMany(task, numbers(300))
+    const producer = deployment.producer({ tasks: [task] })
+    // In the middle of its work: what it says arrives when another leads.
+    const said = way.holdRequest(scriptNamed('place').sha)
+    const refs = await producer.enqueueMany(task, numbers(300))
+    await said
     leader.pause()
-    await flowing
     await standby.leads()
     await eventually('jobs come through Redis again', async () => worker.path === 'redis')
     await done.reached(300)
     const root = await redis.root(database)
+    const refused = way.hearsReply('FENCED')
+    way.letFlow()
+    await refused
     leader.resume()
     await leader.leadsNoMore()
-    await producer.enqueueMany(task, numbers(100))
-    await done.reached(400)
-    await allEnd()
+    refs.push(...(await producer.enqueueMany(task, numbers(100))))
+    await deployment.atRest({ enqueued: refs })
     const after = await redis.root(database)
     expect(after).toMatchObject({ epoch: root?.epoch, generation: root?.generation })
     const [row] = await database.rows<{ epoch: string }>('select epoch::text from longshore.leader')
@@ -76,7 +83,7 @@ describe('the leading relay', () => {
     expect(await deployment.runs()).toHaveLength(400)
   })
 
-  it('[S10] [X7] killed between apply and delete: the next applies it again, to the same state', async () => {
+  it('[S10] [X7] dies between apply and delete: the next applies it again, to the same state', async () => {
     const producer = deployment.producer({ tasks: [task] })
     const { leader, standby } = await startTwo()
     await producer.enqueue(task, 0)
@@ -96,14 +103,7 @@ describe('the leading relay', () => {
       await inRedis(51)
       expect((await outbox()).length).toBeGreaterThan(0)
       await leader.kill()
-      // Its statement would go on after the barrier, and delete.
-      await eventually('its last statement is gone', async () => {
-        const rows = await database.rows(
-          `select pg_terminate_backend(pid) from pg_stat_activity
-           where datname = current_database() and wait_event = 'advisory' and query like '%relay_read%'`,
-        )
-        return rows.length === 0
-      })
+      await endAtBarrier(database, 'relay_read')
       expect((await outbox()).length).toBeGreaterThan(0)
     })
     const content = async () => {
@@ -120,11 +120,11 @@ describe('the leading relay', () => {
     const done = counter()
     await deployment.worker({ handlers: [task.handle(() => done.add())] })
     await done.reached(51)
-    await allEnd()
+    await deployment.atRest()
     expect(await deployment.runs()).toHaveLength(51)
   })
 
-  it('[X3] gone with nobody to follow: workers go direct and nothing waits, until there is one again', async () => {
+  it('[X3] there is none any more: workers go direct and nothing waits, until there is one again', async () => {
     const relay = await startRelay()
     await relay.leads()
     const done = counter()
@@ -140,7 +140,7 @@ describe('the leading relay', () => {
     await eventually('jobs come through Redis again', async () => worker.path === 'redis')
     await producer.enqueueMany(task, numbers(100))
     await done.reached(201)
-    await allEnd()
+    await deployment.atRest()
     expect(await deployment.runs()).toHaveLength(201)
   })
 })

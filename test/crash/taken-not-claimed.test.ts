@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { defineTask } from '../../src/index.ts'
+import { defineTask, type JobRef } from '../../src/index.ts'
 import { scriptNamed } from '../../src/redis/scripts.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { endAtBarrier } from '../support/locks.ts'
 import { useRedis } from '../support/own-redis.ts'
 import { noops } from '../support/process-tasks.ts'
 import { counter, eventually } from '../support/signals.ts'
@@ -20,11 +21,12 @@ const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
 // One entry is always there.
 const size = async (name: string) => Number(await redis.command('HLEN', await redis.key(database, name))) - 1
 
-describe('a job that was taken in Redis and not claimed in Postgres', () => {
-  it('[S10] [D8] because its worker was killed in between is offered again, no attempt and no rescue used', async () => {
+describe('jobs that were taken in Redis and not claimed in Postgres', () => {
+  it('[S10] [D8] a worker dies after take, before claim: they are offered again, no attempt and no rescue used', async () => {
     const producer = deployment.producer({ tasks: [noop] })
     const doomed = await startProcess({ lease: '2s' })
     const blocker = await database.connect()
+    let refs: JobRef[] = []
     const pause = {
       name: 'settle_and_claim',
       remove: '\nbegin\n',
@@ -32,30 +34,18 @@ describe('a job that was taken in Redis and not claimed in Postgres', () => {
     }
     await weakened(database, [pause], async () => {
       await blocker.query('select pg_advisory_lock(4712)')
-      await producer.enqueueMany(noop, numbers(5))
+      refs = await producer.enqueueMany(noop, numbers(5))
       await eventually('it has taken them', async () => (await size('taken')) > 0)
       await doomed.kill()
-      // Its claim would go on after the barrier.
-      await eventually('its last statement is gone', async () => {
-        const rows = await database.rows(
-          `select pg_terminate_backend(pid) from pg_stat_activity
-           where datname = current_database() and wait_event = 'advisory' and query like '%settle_and_claim%'`,
-        )
-        return rows.length === 0
-      })
+      await endAtBarrier(database, 'settle_and_claim')
     })
     await blocker.query('select pg_advisory_unlock(4712)')
     expect(await database.rows("select from longshore.jobs where state = 'ready'")).toHaveLength(5)
     await eventually('Redis offers all of them again', async () => {
       return (await size('taken')) === 0 && (await size('jobs')) === 5
     })
-    const done = counter()
-    await deployment.worker({ handlers: [noop.handle(() => done.add())] })
-    await done.reached(5)
-    await eventually(
-      'all is settled',
-      async () => (await database.rows('select from longshore.jobs')).length === 0,
-    )
+    await deployment.worker({ handlers: [noop.handle(() => undefined)] })
+    await deployment.atRest({ enqueued: refs })
     expect(
       await database.rows('select distinct state, attempts, rescues from longshore.finished_jobs'),
     ).toEqual([{ state: 'succeeded', attempts: 1, rescues: 0 }])
@@ -65,7 +55,7 @@ describe('a job that was taken in Redis and not claimed in Postgres', () => {
     })
   })
 
-  it('[S10] because the reply to the take was lost runs once, and Redis forgets that it was taken', async () => {
+  it('[S10] the reply to the take is lost: they run once, and Redis forgets that they were taken', async () => {
     const task = defineTask<number>({ name: 'anything' })
     const done = counter()
     const worker = await deployment.worker({ handlers: [task.handle(() => done.add())] })
@@ -82,10 +72,7 @@ describe('a job that was taken in Redis and not claimed in Postgres', () => {
     await eventually('Redis holds nothing of them', async () => {
       return (await size('taken')) === 0 && (await size('jobs')) === 0
     })
-    await eventually(
-      'all is settled',
-      async () => (await database.rows('select from longshore.jobs')).length === 0,
-    )
+    await deployment.atRest()
     expect(await deployment.runs()).toHaveLength(41)
   })
 })

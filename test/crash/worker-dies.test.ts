@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { mostAtOnce } from '../support/journal.ts'
 import { nap, noops, poison, wait } from '../support/process-tasks.ts'
 import { eventually } from '../support/signals.ts'
 import { useWorkerProcesses } from '../support/worker-process.ts'
@@ -28,16 +29,22 @@ const startLeader = async () => {
   if (task) await deployment.worker({ handlers: [task.handle(() => undefined)] })
 }
 
-describe('a worker process that is killed', () => {
-  it('[S7] [W15] its jobs are rescued once, no attempt used, and completed by another that takes the upkeep over', async () => {
+const usedSlots = async () =>
+  (await database.rows<{ used: number }>('select sum(used)::int as used from longshore.slot_groups'))[0]?.used
+
+describe('a worker process dies', () => {
+  it('[S7] [W15] while running: its jobs are rescued once, their slots freed once, and another completes them', async () => {
     const producer = deployment.producer({ tasks: [wait] })
     const doomed = await startProcess({ lease: '2s' })
     const refs = await producer.enqueueMany(wait, numbers(6))
     await runningUnder(doomed.id, 4)
     const heir = await startProcess()
-    heir.release()
     await doomed.kill()
-    await Promise.all(refs.map(ref => producer.waitFor(ref)))
+    // It takes the upkeep over, too.
+    await runningUnder(heir.id, 4)
+    expect(await usedSlots()).toBe(4)
+    heir.release()
+    await deployment.atRest({ enqueued: refs })
     const rows = await finished()
     const byHeir = { state: 'succeeded', attempts: 1, worker_id: heir.id }
     expect(rows).toEqual(refs.map(({ id }, n) => ({ id, ...byHeir, rescues: n < 4 ? 1 : 0 })))
@@ -46,12 +53,11 @@ describe('a worker process that is killed', () => {
       ...Array(4).fill([doomed.id, 'ready']),
       ...Array(6).fill([heir.id, 'ended']),
     ])
-    const [slots] = await database.rows('select sum(used)::int as used from longshore.slot_groups')
-    expect(slots).toEqual({ used: 0 })
+    expect(mostAtOnce(runs)).toBe(4)
     expect(await database.rows('select id from longshore.workers')).toEqual([{ id: heir.id }])
   })
 
-  it('[S7] by a job fails that job as poison; the last time it runs alone, and the innocent complete', async () => {
+  it('[S7] of one of its jobs: that job fails as poison; the last time it runs alone, and the innocent complete', async () => {
     await startLeader()
     const producer = deployment.producer({ tasks: [poison, nap] })
     const innocents = await producer.enqueueMany(nap, numbers(40))
@@ -75,10 +81,11 @@ describe('a worker process that is killed', () => {
     const last = deaths[2]?.worker
     expect(runs.filter(run => run.worker === last && run.isRescued)).toEqual([])
     for (const row of await finished()) expect(row.rescues).toBeLessThanOrEqual(2)
+    await deployment.atRest({ enqueued: [killer, ...innocents] })
     kept.catch(() => undefined) // ended with the test, perhaps just begun
   })
 
-  it('[S13] while a job of it is being cancelled leaves the job cancelled', async () => {
+  it('[S13] while a job of it is being cancelled: the job is cancelled', async () => {
     await startLeader()
     const producer = deployment.producer({ tasks: [wait] })
     const doomed = await startProcess({ lease: '2s' })
@@ -94,11 +101,12 @@ describe('a worker process that is killed', () => {
     expect(await producer.waitFor(other)).toMatchObject({ state: 'succeeded' })
     const runs = await deployment.runs()
     expect(runs.filter(run => run.jobId === cancelled.id)).toHaveLength(1)
+    await deployment.atRest({ enqueued: [cancelled, other] })
   })
 })
 
-describe('a worker process that is paused beyond its lease', () => {
-  it('[X4] its jobs complete elsewhere, its own completions are refused, and it begins a second life', async () => {
+describe('a worker process that is paused beyond its lease, then resumes', () => {
+  it('[X4] its completions are refused, nothing is released twice, and it begins a second life', async () => {
     await startLeader()
     const producer = deployment.producer({ tasks: [wait] })
     const sleeper = await startProcess({ lease: '2s', name: 'sleeper' })
@@ -106,25 +114,33 @@ describe('a worker process that is paused beyond its lease', () => {
     await runningUnder(sleeper.id, 4)
     sleeper.pause()
     const heir = await startProcess()
-    heir.release()
-    await Promise.all(refs.map(ref => producer.waitFor(ref)))
-    const before = await finished()
-    expect(before.map(row => [row.state, row.worker_id, row.rescues])).toEqual(
-      Array(4).fill(['succeeded', heir.id, 1]),
-    )
+    await runningUnder(heir.id, 4)
     // Told to return before it wakes: its handlers end with its first breath.
     sleeper.release()
     sleeper.resume()
+    let again = 0
+    await eventually('it lives again', async () => {
+      const [row] = await database.rows<{ id: number }>(
+        "select id from longshore.workers where name = 'sleeper' and dead_at is null",
+      )
+      again = row?.id ?? 0
+      return again > heir.id
+    })
+    expect(await finished()).toEqual([])
+    expect(await usedSlots()).toBe(4)
+    await runningUnder(heir.id, 4)
+    heir.release()
+    await Promise.all(refs.map(ref => producer.waitFor(ref)))
     await heir.kill()
     const next = await producer.enqueue(wait, 4)
-    await producer.waitFor(next)
-    const [again] = await database.rows<{ id: number }>(
-      "select id from longshore.workers where name = 'sleeper' and dead_at is null",
-    )
-    expect(again?.id).toBeGreaterThan(heir.id)
-    const after = await finished()
-    expect(after.slice(0, 4)).toEqual(before)
-    expect(after[4]).toMatchObject({ id: next.id, worker_id: again?.id, rescues: 0 })
-    expect((await deployment.runs()).filter(run => run.wentTo === 'ended')).toHaveLength(5)
+    await deployment.atRest({ enqueued: [...refs, next] })
+    const rows = await finished()
+    expect(rows.map(row => [row.state, row.worker_id, row.attempts, row.rescues])).toEqual([
+      ...Array(4).fill(['succeeded', heir.id, 1, 1]),
+      ['succeeded', again, 1, 0],
+    ])
+    const runs = await deployment.runs()
+    expect(runs.filter(run => run.wentTo === 'ended')).toHaveLength(5)
+    expect(mostAtOnce(runs)).toBe(4)
   })
 })

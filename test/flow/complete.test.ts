@@ -1,9 +1,9 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { defineTask, type JobContext, type Queryable } from '../../src/index.ts'
 import { workByHand } from '../support/by-hand.ts'
-import { startCuttingProxy } from '../support/cutting-proxy.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { startProxy } from '../support/proxy.ts'
 import { counter, eventually, gate } from '../support/signals.ts'
 
 const database = useDatabase()
@@ -180,7 +180,7 @@ describe('ctx.complete', () => {
     ['reply', true],
     ['request', false],
   ] as const)('[X4] is both or neither when the %s of the commit is lost', async (what, isWritten) => {
-    const proxy = await startCuttingProxy(database.url)
+    const proxy = await startProxy(database.url)
     try {
       const { ended, notes } = await run((job, ctx) => {
         if (job.attempt === 2) return 'second attempt'

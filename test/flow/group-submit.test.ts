@@ -1,14 +1,14 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { defineTask, newJobId, type Producer } from '../../src/index.ts'
 import { settling, workByHand } from '../support/by-hand.ts'
-import { type CuttingProxy, startCuttingProxy } from '../support/cutting-proxy.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { waitsForLock } from '../support/locks.ts'
+import { type StoreProxy, startProxy } from '../support/proxy.ts'
 import { statesOf, submitGraph } from '../support/submit-graph.ts'
 
 const database = useDatabase()
-let proxy: CuttingProxy | undefined
+let proxy: StoreProxy | undefined
 afterEach(async () => {
   await proxy?.close()
   proxy = undefined
@@ -257,7 +257,7 @@ describe('a group with an id of its own', () => {
 
 describe('a lost reply', () => {
   const lossy = async () => {
-    proxy = await startCuttingProxy(database.url)
+    proxy = await startProxy(database.url)
     const producer = deployment.producer({ tasks: [step, wide], postgres: proxy.url })
     const { group } = await submitGraph(producer, step, { warm: [] })
     return { proxy, producer, group }
@@ -356,7 +356,7 @@ describe('groups submitted at the same time', () => {
   })
 
   it('[S10] are not doubled when the reply is lost', async () => {
-    proxy = await startCuttingProxy(database.url)
+    proxy = await startProxy(database.url)
     const producer = deployment.producer({ tasks: [step], postgres: proxy.url })
     await submitGraph(producer, step, { warm: [] })
     const groups = diamonds(producer, 5)

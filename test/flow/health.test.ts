@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createRelay, createWorker, defineTask } from '../../src/index.ts'
-import { type CuttingProxy, startCuttingProxy } from '../support/cutting-proxy.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { useRedis } from '../support/own-redis.ts'
+import { type StoreProxy, startProxy } from '../support/proxy.ts'
 import { type Served, useServed } from '../support/scrape.ts'
 import { eventually } from '../support/signals.ts'
 
@@ -19,11 +19,11 @@ const folder = mkdtempSync(join(tmpdir(), 'longshore-health-'))
 const letGo = join(folder, 'let-go')
 const TASKS = 'test/support/measured-tasks.mjs'
 const NOWHERE = 'postgres://127.0.0.1:1/none'
-let proxy: CuttingProxy
+let proxy: StoreProxy
 let env: Record<string, string> = {}
 
 beforeEach(async () => {
-  proxy = await startCuttingProxy(database.url)
+  proxy = await startProxy(database.url)
   env = { DATABASE_URL: withPassword(proxy.url), LET_GO: letGo }
 })
 afterEach(() => proxy.close())

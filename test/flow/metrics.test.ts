@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeEach, describe, expect, inject, it } from 'vitest'
 import { createWorker, defineTask } from '../../src/index.ts'
-import { startCuttingProxy } from '../support/cutting-proxy.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { parsePrometheus, type Scrape } from '../support/prometheus-text.ts'
+import { startProxy } from '../support/proxy.ts'
 import { useServed } from '../support/scrape.ts'
 import { eventually, gate } from '../support/signals.ts'
 import { spawnCli } from '../support/spawn-cli.ts'
@@ -200,7 +200,7 @@ describe('a relay', () => {
   })
 
   it('answers without Postgres with what it knows', async () => {
-    const proxy = await startCuttingProxy(database.url)
+    const proxy = await startProxy(database.url)
     try {
       const relay = await serve(['relay'], { ...env, DATABASE_URL: proxy.url })
       await deployment.producer().enqueueMany(task('nobody'), numbers(3))

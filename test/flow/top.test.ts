@@ -5,9 +5,9 @@ import { resolve } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import { widthOf } from '../../src/cli/terminal-text.ts'
 import { defineTask } from '../../src/index.ts'
-import { type CuttingProxy, startCuttingProxy } from '../support/cutting-proxy.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { type StoreProxy, startProxy } from '../support/proxy.ts'
 import { NO_PTY, type Pty, startInPty } from '../support/pty.ts'
 import { spawnCli } from '../support/spawn-cli.ts'
 
@@ -63,7 +63,7 @@ const BEGIN = '\x1b[?2026h\x1b[H'
 const END = '\x1b[J\x1b[?2026l'
 
 describe.skipIf(NO_PTY)(`longshore top in a terminal${NO_PTY ? ` (skipped: ${NO_PTY})` : ''}`, () => {
-  let proxy: CuttingProxy | undefined
+  let proxy: StoreProxy | undefined
   let pty: Pty | undefined
   afterEach(async () => {
     pty?.press('q')
@@ -132,7 +132,7 @@ describe.skipIf(NO_PTY)(`longshore top in a terminal${NO_PTY ? ` (skipped: ${NO_
   })
 
   it('[W12] tells that Postgres is silent or gone, and goes on when it is back', async () => {
-    proxy = await startCuttingProxy(database.url)
+    proxy = await startProxy(database.url)
     pty = start(proxy.url)
     await pty.shows('q quits')
     proxy.holdAll()

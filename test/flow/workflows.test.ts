@@ -1,12 +1,12 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
-import { type CuttingProxy, startCuttingProxy } from '../support/cutting-proxy.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { type StoreProxy, startProxy } from '../support/proxy.ts'
 import { counter, eventually, gate } from '../support/signals.ts'
 
 const database = useDatabase()
-let proxy: CuttingProxy | undefined
+let proxy: StoreProxy | undefined
 afterEach(async () => {
   await proxy?.close()
   proxy = undefined
@@ -202,7 +202,7 @@ describe('a workflow', () => {
   })
 
   it('[W2] [S10] is not done twice when the reply to its commit is lost, and keeps the order', async () => {
-    proxy = await startCuttingProxy(database.url)
+    proxy = await startProxy(database.url)
     const producer = deployment.producer({ postgres: proxy.url, tasks: [step] })
     await producer.enqueue(step, '0', { workflow: 'w' })
     const ran: string[] = []

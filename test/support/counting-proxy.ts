@@ -1,15 +1,11 @@
-/** A TCP proxy in front of a store that counts what clients ask of it: statements of Postgres, commands of Redis. */
-import { once } from 'node:events'
-import { createServer, connect as dial, type Socket } from 'node:net'
+/** A proxy in front of a store that counts what clients ask of it: statements of Postgres, commands of Redis. */
+import { type StoreProxy, startProxy } from './proxy.ts'
 
-export interface CountingProxy {
-  /** The given connection string, through the proxy. */
-  readonly url: string
+export interface CountingProxy extends StoreProxy {
   /** What was asked so far, by statement text or command. */
   readonly counts: ReadonlyMap<string, number>
   /** Begin at zero. */
   reset(): void
-  close(): Promise<void>
 }
 
 /** Takes whole messages off the front; answers what is left of the bytes. */
@@ -22,47 +18,15 @@ async function startCountingProxy(
   targetUrl: string,
   begin: (count: (what: string) => void) => Parse,
 ): Promise<CountingProxy> {
-  const target = new URL(targetUrl)
-  const sockets = new Set<Socket>()
   const counts = new Map<string, number>()
-  const server = createServer(client => {
-    const upstream = dial(Number(target.port), target.hostname)
+  const proxy = await startProxy(targetUrl, () => {
     const parse = begin(what => counts.set(what, (counts.get(what) ?? 0) + 1))
     let unread: Buffer = Buffer.alloc(0)
-    for (const [socket, other] of [
-      [client, upstream],
-      [upstream, client],
-    ] as const) {
-      sockets.add(socket)
-      socket.setNoDelay(true)
-      socket.on('error', () => other.destroy())
-      socket.on('close', () => {
-        sockets.delete(socket)
-        other.destroy()
-      })
-    }
-    client.on('data', chunk => {
-      upstream.write(chunk)
+    return chunk => {
       unread = parse(unread.length > 0 ? Buffer.concat([unread, chunk]) : chunk)
-    })
-    upstream.on('data', chunk => client.write(chunk))
+    }
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  if (address === null || typeof address === 'string') throw new Error('the proxy has no port')
-  const url = new URL(targetUrl)
-  url.port = String(address.port)
-  return {
-    url: url.href,
-    counts,
-    reset: () => counts.clear(),
-    async close() {
-      for (const socket of sockets) socket.destroy()
-      server.close()
-      await once(server, 'close')
-    },
-  }
+  return Object.assign(proxy, { counts, reset: () => counts.clear() })
 }
 
 /** A statement is a simple query, or the execution of what was parsed under a name. */

@@ -62,3 +62,16 @@ export function useDatabase(options: { isEmpty?: boolean } = {}): TestDatabase {
     },
   }
 }
+
+/** Rows from any server, on a connection of their own each time: it may have been started anew. */
+export function rowsAt(url: string): TestDatabase['rows'] {
+  return async <Row>(text: string, values?: unknown[]) => {
+    const client = new pg.Client(url)
+    await client.connect()
+    try {
+      return (await client.query(text, values)).rows as Row[]
+    } finally {
+      await client.end()
+    }
+  }
+}

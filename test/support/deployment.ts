@@ -16,6 +16,7 @@ import {
   type Worker,
   type WorkerOptions,
 } from '../../src/index.ts'
+import { type AtRestOptions, asQueryable, auditAtRest, drained, mustHold } from './at-rest.ts'
 import type { TestDatabase } from './database.ts'
 import { createJournal, type JournalRun } from './journal.ts'
 import { eventually } from './signals.ts'
@@ -32,6 +33,10 @@ export interface Deployment {
   needRelay(): Promise<void>
   /** Every run so far, in the order of their claims. */
   runs(): Promise<JournalRun[]>
+  /** Resolves when every job has ended. */
+  drained(): Promise<void>
+  /** The full audit, see `at-rest.ts`. */
+  atRest(options?: AtRestOptions): Promise<void>
   /** This test damages the tables on purpose: no audit after it. */
   skipAudit(because: string): void
 }
@@ -67,9 +72,7 @@ export function useDeployment(database: TestDatabase, options: DeploymentOptions
     await Promise.all(producers.splice(0).map(producer => producer.close()))
     // A test that failed may have left a transaction open.
     await database.rows("set lock_timeout = '20s'")
-    const db = {
-      query: async (text: string, values?: unknown[]) => ({ rows: await database.rows(text, values) }),
-    }
+    const db = asQueryable(database)
     const violations = isAudited ? [...(await audit(db)), ...(await journal.auditJournal())] : []
     const redis = whereRedis()
     if (isAudited && redis && relays.length > 0) violations.push(...(await auditDispatch(db, { redis })))
@@ -77,12 +80,7 @@ export function useDeployment(database: TestDatabase, options: DeploymentOptions
     isAudited = isToAudit
     await empty(database)
     await database.rows("update longshore.settings set dispatch = 'direct'")
-    if (violations.length > 0) {
-      const lines = violations.map(
-        ({ invariant, problem, jobId }) => `${invariant}: ${jobId ?? ''} ${problem}`,
-      )
-      throw new Error(`the test left violated invariants behind:\n${lines.join('\n')}`)
-    }
+    mustHold(violations)
   })
 
   const relay = async (options: RelayOptions = {}) => {
@@ -124,6 +122,8 @@ export function useDeployment(database: TestDatabase, options: DeploymentOptions
       return worker
     },
     runs: () => journal.runs(),
+    drained: () => drained(database),
+    atRest: options => auditAtRest(database, journal, whereRedis(), options),
     skipAudit() {
       isAudited = false
     },

@@ -12,3 +12,25 @@ export function waitsForLock(database: TestDatabase, client: TestClient): Promis
     return row?.waits ?? false
   })
 }
+
+const AT_BARRIER =
+  "datname = current_database() and wait_event = 'advisory' and query like $1 and pid <> pg_backend_pid()"
+
+/** Resolves when so many statements with this text, or more, stand at a barrier, see `pauseAt`. */
+export function standsAtBarrier(database: TestDatabase, query: string, count = 1): Promise<void> {
+  return eventually(`${count} stand at the barrier: ${query}`, async () => {
+    const rows = await database.rows(`select from pg_stat_activity where ${AT_BARRIER}`, [`%${query}%`])
+    return rows.length >= count
+  })
+}
+
+/** A statement goes on after the death of who sent it: those that stand at a barrier are ended here. */
+export function endAtBarrier(database: TestDatabase, query: string): Promise<void> {
+  return eventually(`nobody stands at the barrier any more: ${query}`, async () => {
+    const rows = await database.rows(
+      `select pg_terminate_backend(pid) from pg_stat_activity where ${AT_BARRIER}`,
+      [`%${query}%`],
+    )
+    return rows.length === 0
+  })
+}

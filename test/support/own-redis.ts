@@ -3,8 +3,8 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach } from 'vitest'
 import { type Store, startRedis } from '../../src/dev/index.ts'
 import { rootKey } from '../../src/redis/names.ts'
-import { type CuttingProxy, startCuttingProxy } from './cutting-proxy.ts'
 import type { TestDatabase } from './database.ts'
+import { type StoreProxy, startProxy } from './proxy.ts'
 
 /** What Redis knows of a queue's content as a whole. */
 export interface Root {
@@ -17,7 +17,7 @@ export interface TestRedis {
   /** Through the proxy. */
   readonly url: string
   readonly server: Store
-  readonly proxy: CuttingProxy
+  readonly proxy: StoreProxy
   /** A command to the server itself, past the proxy. */
   command(name: string, ...args: string[]): Promise<unknown>
   /** Of the queue `default`; undefined while Redis knows nothing of it. */
@@ -30,10 +30,10 @@ export interface TestRedis {
 /** Call before `useDeployment`: then it outlives what that takes down. */
 export function useRedis(options: { settings?: readonly string[] } = {}): TestRedis {
   let server: Store
-  let proxy: CuttingProxy
+  let proxy: StoreProxy
   beforeAll(async () => {
     server = await startRedis({ own: true, ...options })
-    proxy = await startCuttingProxy(server.url)
+    proxy = await startProxy(server.url)
   })
   beforeEach(async () => {
     proxy.letFlow()
