@@ -276,7 +276,8 @@ export function createExchangeLoop(options: {
           settled(sent, await options.exchange(sent, 0))
         } catch (error) {
           logger.info({ err: error }, 'could not settle jobs that somebody held; trying again')
-          busy.push(...sent)
+          if (isTransientError(error)) busy.push(...sent)
+          else for (const outcome of sent) await settleAlone(outcome)
         }
         busyTimer = undefined
         busyRounds = busy.length < before ? 0 : busyRounds + 1

@@ -7,9 +7,13 @@ export const noops = ['noop-1', 'noop-2', 'noop-3'].map(name => defineTask<numbe
 export const wait = defineTask<number>({ name: 'wait', concurrency: 4 })
 /** Logs a line, tells how far it is, and returns when its process is told to. */
 export const talk = defineTask<number>({ name: 'talk' })
-/** Takes a moment. */
+/** Returns when its process is told to: its payload, with the character `\u0000` for NUL. */
+export const answer = defineTask<string, string, unknown, string>({ name: 'answer' })
+/** Blocks the event loop for so many milliseconds. */
+export const block = defineTask<number>({ name: 'block' })
 /** Holds so many numbers for so long. */
 export const heavy = defineTask<{ numbers: number; ms: number }>({ name: 'heavy' })
+/** Takes a moment. */
 export const nap = defineTask<number>({ name: 'nap' })
 /** Takes a moment, fails its first attempt now and then. Limited in both ways. */
 export const tenant = defineTask<number>({

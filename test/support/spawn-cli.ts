@@ -1,6 +1,7 @@
 /** The command line, or another script, as a user runs it: a process of its own, with a bare environment. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
 
 export interface Cli {
   readonly child: ChildProcess
@@ -18,6 +19,7 @@ export const spawnCli = (args: string[], env: Record<string, string> = {}, cwd =
 export const BUILT_SCRIPTS = [
   'blocking-worker',
   'crowd-worker',
+  'enqueue-main',
   'heavy-worker',
   'relay-main',
   'task-worker',
@@ -29,6 +31,12 @@ export const spawnScript = (script: string, args: string[], env: Record<string, 
   BUILT_SCRIPTS.includes(script)
     ? start([resolve(BUILT_FOLDER, script.replace(/ts$/, 'js')), ...args], env)
     : start(['--import', 'tsx', script, ...args], env)
+
+/** For the environment of a process whose clock is to be off, see `shifted-clock.mjs`. */
+export const clockOffBy = (ms: number) => ({
+  NODE_OPTIONS: `--import ${pathToFileURL(resolve('test/support/shifted-clock.mjs'))}`,
+  CLOCK_OFF_BY_MS: String(ms),
+})
 
 function start(args: string[], env: Record<string, string>, cwd = process.cwd()): Cli {
   const child = spawn(process.execPath, args, {

@@ -5,7 +5,7 @@
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import { createWorker, NonRetryableError, type WorkerOptions } from '../../src/index.ts'
-import { nap, noops, part, poison, talk, tenant, wait } from './process-tasks.ts'
+import { answer, block, nap, noops, part, poison, talk, tenant, wait } from './process-tasks.ts'
 
 const NAP_MS = 30
 const TENANT_MS = 3
@@ -24,6 +24,16 @@ const worker = createWorker({
       ctx.log('begun')
       ctx.progress(1, 2)
       await mayReturn
+    }),
+    answer.handle(async ({ payload }) => {
+      await mayReturn
+      return payload.replace('NUL', '\u0000')
+    }),
+    block.handle(({ payload }) => {
+      process.stdout.write('blocked.\n')
+      const end = performance.now() + payload
+      while (performance.now() < end);
+      process.stdout.write('free.\n')
     }),
     nap.handle(() => pause(NAP_MS)),
     tenant.handle(async ({ payload, attempt }) => {
@@ -52,4 +62,6 @@ setInterval(() => {
   process.stdout.write(path === 'redis' ? 'through redis\n' : 'direct\n')
 }, 10).unref()
 await once(process, 'SIGTERM')
-await worker.stop()
+const stopped = worker.stop()
+setImmediate(() => process.stdout.write('stopping.\n'))
+await stopped

@@ -3,7 +3,7 @@ import { afterEach } from 'vitest'
 import type { WorkerOptions } from '../../src/index.ts'
 import type { TestDatabase } from './database.ts'
 import type { Deployment } from './deployment.ts'
-import { spawnScript } from './spawn-cli.ts'
+import { clockOffBy, spawnScript } from './spawn-cli.ts'
 
 export interface WorkerProcess {
   /** The id of its first life. */
@@ -13,17 +13,23 @@ export interface WorkerProcess {
   readonly path: 'redis' | 'direct'
   /** SIGKILL. Resolves when it is gone. */
   kill(): Promise<void>
+  /** SIGTERM. Resolves when it has begun to stop. */
+  stop(): Promise<void>
   /** SIGSTOP. */
   pause(): void
   /** SIGCONT. */
   resume(): void
   /** Let its waiting handlers return, now and from now on. */
   release(): void
+  /** Resolves when its output contains this. */
+  says(text: string): Promise<void>
 }
 
 type ProcessOptions = Pick<WorkerOptions, 'lease' | 'name' | 'maxConcurrentTasks' | 'claimBatchSize'> & {
   postgres?: string
   redis?: string
+  /** How far its clock is off. */
+  clockOffByMs?: number
 }
 
 /** Call after `useDeployment`: then the processes end before the audit. */
@@ -33,12 +39,15 @@ export function useWorkerProcesses(database: TestDatabase, deployment: Deploymen
     await Promise.all(started.splice(0).map(each => each.kill()))
   })
 
-  return async function startProcess(options: ProcessOptions = {}): Promise<WorkerProcess> {
+  return async function startProcess({
+    clockOffByMs,
+    ...options
+  }: ProcessOptions = {}): Promise<WorkerProcess> {
     await deployment.needRelay()
     const { child, says, ended, said } = spawnScript(
       'test/support/task-worker.ts',
       [JSON.stringify({ postgres: database.url, redis: deployment.redis, ...options })],
-      { LONGSHORE_LOG_LEVEL: 'silent' },
+      { LONGSHORE_LOG_LEVEL: 'silent', ...(clockOffByMs === undefined ? {} : clockOffBy(clockOffByMs)) },
     )
     const process: WorkerProcess & { id: number } = {
       id: 0,
@@ -50,9 +59,14 @@ export function useWorkerProcesses(database: TestDatabase, deployment: Deploymen
         child.kill('SIGKILL')
         await ended
       },
+      async stop() {
+        child.kill('SIGTERM')
+        await says('stopping.\n')
+      },
       pause: () => void child.kill('SIGSTOP'),
       resume: () => void child.kill('SIGCONT'),
       release: () => void child.kill('SIGUSR2'),
+      says,
     }
     started.push(process)
     await says('.\n')
