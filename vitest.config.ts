@@ -50,6 +50,7 @@ export default defineConfig({
           include: [
             ...BOTH_PATHS,
             'test/crash/graphs-hold.test.ts',
+            'test/crash/held-snapshot.test.ts',
             'test/crash/limits-hold.test.ts',
             'test/crash/worker-dies.test.ts',
           ],

@@ -97,6 +97,13 @@ export interface Overview {
   }
   /** Changes that Redis does not know of yet. */
   outbox: { rows: Count; oldestMs: number }
+  /**
+   * For how long the oldest transaction of the database has been open: what is deleted meanwhile takes room until it ends, and slows
+   * down whoever reads past it. Of other users only where this one may see what they do (`pg_monitor`).
+   */
+  oldestTransactionMs: number
+  /** Rows of jobs that are gone and whose room nobody has freed, by Postgres's own estimate. */
+  deadRows: number
   /** Jobs since the statistics of Postgres began, or were reset: a counter that may fall, by about a second late. */
   totals: { enqueued: number; ended: number }
 }
@@ -175,6 +182,8 @@ export function readOverview(pool: Pool, schema: string, options: OverviewOption
         rows: upTo(most, Number(outbox['rows'])),
         oldestMs: Math.max(0, Number(outbox['oldest_ms'] ?? 0)),
       },
+      oldestTransactionMs: Math.max(0, Number(facts['oldest_transaction_ms'] ?? 0)),
+      deadRows: Number(facts['dead_rows']),
       totals: { enqueued: Number(facts['enqueued']), ended: Number(facts['ended']) },
     }
   })
@@ -185,7 +194,15 @@ const FACTS = `
     pg_relation_size(j.oid) / current_setting('block_size')::int as pages,
     -- Analyze and vacuum count the entries of the index, so it knows of ready jobs only.
     (select nullif(i.reltuples, -1) from pg_class i where i.oid = 'longshore.jobs_ready'::regclass) as ready_estimate,
-    pg_stat_get_tuples_inserted(j.oid) as enqueued,
+    (select extract(epoch from clock_timestamp() - min(o.since)) * 1000 from (
+       -- Those that keep what others delete; whoever has only begun does not.
+       select a.xact_start as since from pg_stat_activity a
+       where a.datname = current_database() and coalesce(a.backend_xid, a.backend_xmin) is not null
+         and a.backend_type <> 'autovacuum worker'
+       union all
+       select p.prepared from pg_prepared_xacts p where p.database = current_database()
+     ) o) as oldest_transaction_ms,
+    pg_stat_get_dead_tuples(j.oid) as dead_rows, pg_stat_get_tuples_inserted(j.oid) as enqueued,
     -- What has ended is written here once, whoever ended it and however; and reading it costs nothing.
     (select coalesce(sum(pg_stat_get_tuples_inserted(p.inhrelid)), 0) from pg_inherits p
      where p.inhparent = 'longshore.finished_jobs'::regclass) as ended

@@ -68,6 +68,12 @@ export function addDeploymentMetrics(metrics: Metrics, read: () => Promise<Overv
   )
   gauge('outbox_rows', 'Changes that Redis does not know of yet', ({ outbox }) => countOf(outbox.rows))
   gauge('outbox_oldest_seconds', 'How old the oldest of them is', ({ outbox }) => outbox.oldestMs / 1000)
+  gauge(
+    'oldest_transaction_seconds',
+    'For how long the oldest transaction of the database has been open',
+    ({ oldestTransactionMs }) => oldestTransactionMs / 1000,
+  )
+  gauge('dead_rows', 'Rows of jobs that are gone and still take room', ({ deadRows }) => deadRows)
   gauge('workers', 'Workers by state', ({ workers }) =>
     WORKER_STATES.map(state => ({
       labels: { state },

@@ -54,6 +54,8 @@ const EMPTY: Overview = {
   groups: { unfinished: exactly(0), stuck: exactly(0), shown: [] },
   upkeep: { leader: null, rank: 'worker', epoch: 0 },
   outbox: { rows: exactly(0), oldestMs: 0 },
+  oldestTransactionMs: 0,
+  deadRows: 0,
   totals: { enqueued: 0, ended: 0 },
 }
 
