@@ -143,6 +143,9 @@ describe('a lost reply', () => {
     const rows = await database.rows('select distinct state, attempts from longshore.jobs')
     if (rows.length > 0) expect(rows).toEqual([{ state: 'ready', attempts: 0 }])
     expect(done.count + (await database.rows('select from longshore.jobs')).length).toBe(4)
+    await deployment.worker({ handlers: [task.handle(() => done.add())] })
+    await deployment.atRest()
+    expect(done.count).toBe(4)
   })
 
   it('[S10] in the middle of a large enqueueMany: all of it is there once, and the process lives', async () => {
