@@ -13,6 +13,8 @@ const BOTH_PATHS = [
   'explain',
   'doctor-live',
   'groups',
+  'hostile-payloads',
+  'hostile-sql',
   'limits',
   'many-at-once',
   'order',

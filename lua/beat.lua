@@ -4,11 +4,11 @@
 --- free slot.
 --- @key root
 --- @use bells finish
---- @arg epoch
---- @arg generation
---- @arg seq          the last step
---- @arg queue        its name, for those who listen
---- @arg overdueMs    after which a job that was taken is looked after
+--- @arg epoch        {int}
+--- @arg generation   {text}
+--- @arg seq          {int} the last step
+--- @arg queue        {text} its name, for those who listen
+--- @arg overdueMs    {place} after which a job that was taken is looked after
 --- @returns          {code, overdue ids, limits without a slot, their turns, lanes to read on in, jobs in lanes, taken, bells}
 if generation and tonumber(arg.epoch) < tonumber(state[2]) then return { 'FENCED' } end
 if not generation or generation ~= arg.generation or tonumber(state[3]) ~= tonumber(arg.seq) then return { 'LOST' } end

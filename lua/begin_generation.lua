@@ -1,12 +1,12 @@
 #!lua
 --- begin_generation: forget everything that Redis holds of this queue and begin anew: no lane is read in. A step of the relay.
 --- @key root
---- @arg epoch
---- @arg generation   a new one
---- @arg width        to how many workers a job is copied; 0: to all
---- @arg strategy     which ones: least-queue | round-robin | random
---- @arg depth        of a worker's queue
---- @arg window       of a lane
+--- @arg epoch        {int}
+--- @arg generation   {text} a new one
+--- @arg width        {int} to how many workers a job is copied; 0: to all
+--- @arg strategy     {least-queue|round-robin|random} which ones
+--- @arg depth        {int} of a worker's queue
+--- @arg window       {int} of a lane
 --- @returns          {code, epoch that refused it, or the generation before}
 if generation and tonumber(arg.epoch) < tonumber(state[2]) then return { 'FENCED', state[2] } end
 redis.call('DEL', root)

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 --- drop_generation: remove what an earlier generation left behind, a piece at a time.
 --- @key root
---- @arg generation   not the present one
---- @arg most         lanes and workers in one call
+--- @arg generation   {text} not the present one
+--- @arg most         {int} lanes and workers in one call
 --- @returns          {code, left 0 | 1}
 if generation == arg.generation then return { 'OK', 0 } end
 local old = root .. ':' .. arg.generation .. ':'

@@ -2,7 +2,7 @@
 --- hint: somebody who is not the relay tells of jobs that its own commit made ready. Adds what is absent; may be lost.
 --- @key root
 --- @use bells copies jobs finish
---- @items           id, lane, score, token
+--- @items           id {text}, lane {int}, score {int}, token {int}
 --- @returns         {code, bells, placed, beyond: how many stay in Postgres, where their lane goes on}
 if not generation then return { 'LOST', 0, 0, 0 } end
 look_up(4)

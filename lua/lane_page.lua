@@ -1,11 +1,11 @@
 #!lua flags=no-writes
 --- lane_page: a stretch of a lane, for the audit.
 --- @key root
---- @arg generation
---- @arg lane
---- @arg fromScore
---- @arg fromId
---- @arg most
+--- @arg generation   {text}
+--- @arg lane         {int}
+--- @arg fromScore    {place}
+--- @arg fromId       {any}
+--- @arg most         {int}
 --- @returns          {code, ids, scores, bound score, bound id}; code OK | LOST | UNKNOWN
 if not generation or generation ~= arg.generation then return { 'LOST' } end
 local lane = lane_of(arg.lane)

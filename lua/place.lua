@@ -2,11 +2,11 @@
 --- place: make ready jobs known, and bring those that are known up to date. A step of the relay.
 --- @key root
 --- @use bells copies jobs finish
---- @arg epoch       term of the leader
---- @arg generation  of the content it knows
---- @arg seq         number of this step
---- @arg how         relay | audit (also what was taken and never claimed)
---- @items           id, lane, score, token
+--- @arg epoch       {int} term of the leader
+--- @arg generation  {text} of the content it knows
+--- @arg seq         {int} number of this step
+--- @arg how         {relay|audit} audit: also what was taken and never claimed
+--- @items           id {text}, lane {int}, score {int}, token {int}
 --- @returns         {code, bells, placed, lanes with a bound, its scores, its ids}
 local refused = fence(arg.epoch, arg.generation, arg.seq)
 if refused then return { refused, 0, 0 } end

@@ -3,9 +3,9 @@
 --- refused because its limit is full keeps the slot that Redis gave it: Redis had counted one too many.
 --- @key root
 --- @use bells copies jobs finish
---- @arg generation
---- @arg worker
---- @items           id, answer, lane, score, token; without a lane: as it was when it was taken, since the claim's answer is not known
+--- @arg generation   {text}
+--- @arg worker       {int}
+--- @items           id {text}, answer {busy|full|moved|unclear}, lane {int?}, score {int?}, token {int?}; without the last three: as it was when it was taken, since the claim's answer is not known
 --- @returns         {code, bells}
 if not generation or generation ~= arg.generation then return { 'LOST', 0 } end
 look_up(5)
@@ -17,7 +17,7 @@ for at = items, #ARGV, 5 do
     forget_taken(id)
     local lane = lane_of(number)
     if lane and ARGV[at + 1] ~= 'full' then add_slots_of(lane, 1) end
-    if ARGV[at + 2] == '' then
+    if ARGV[at + 2] == '' or ARGV[at + 3] == '' or ARGV[at + 4] == '' then
       place(id, number, score, token, 'hint')
     else
       place(id, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], 'hint')

@@ -3,30 +3,30 @@
 --- where it is not. A step of the relay.
 --- @key root
 --- @use bells copies jobs finish kinds
---- @arg epoch
---- @arg generation
---- @arg seq
---- @arg lane
---- @arg kind         number of the lane without a key
---- @arg facts        JSON: {task, tag, constraintTag, isPlain, hasLimits} of the kind
---- @arg limit        number of its task's limit, or nothing
---- @arg free         slots of it that are free
---- @arg keyLimit     number of its key's limit, or nothing
---- @arg keyFree      slots of it that are free
---- @arg fromScore    the bound from which was read
---- @arg fromId
---- @arg boundScore   the bound from now on, or nothing: all has been read
---- @arg boundId
---- @items            id, score, token
+--- @arg epoch        {int}
+--- @arg generation   {text}
+--- @arg seq          {int}
+--- @arg lane         {int}
+--- @arg kind         {int} number of the lane without a key
+--- @arg facts        {any} JSON: {task, tag, constraintTag, isPlain, hasLimits} of the kind
+--- @arg limit        {int?} number of its task's limit, or nothing
+--- @arg free         {int?} slots of it that are free
+--- @arg keyLimit     {int?} number of its key's limit, or nothing
+--- @arg keyFree      {int?} slots of it that are free
+--- @arg fromScore    {place} the bound from which was read
+--- @arg fromId       {any}
+--- @arg boundScore   {place?} the bound from now on, or nothing: all has been read
+--- @arg boundId      {any}
+--- @items            id {text}, score {int}, token {int}
 --- @returns          {code, bells, bound score, bound id}; code also MOVED: the bound is another one by now, read again from there;
 ---                   SPILLED: it is left to Postgres for now
+local kind = cjson.decode(arg.facts)
 local refused = fence(arg.epoch, arg.generation, arg.seq)
 if refused then return { refused, 0, '', '' } end
 redis.call('SREM', prefix .. 'low', arg.lane)
 local lane = lane_of(arg.lane)
 local was_known = lane ~= nil
 if not lane then
-  local kind = cjson.decode(arg.facts)
   kind.hasLimits = kind.hasLimits or arg.lane ~= arg.kind
   add_kind(arg.kind, kind)
   local key = prefix .. 'lane-facts:' .. arg.lane
@@ -36,7 +36,7 @@ if not lane then
     if limit[2] ~= '' then
       redis.call('HSET', key, limit[1], limit[2])
       redis.call('SADD', prefix .. 'under:' .. limit[2], limit[4])
-      redis.call('HSETNX', prefix .. 'slots', limit[2], limit[3])
+      redis.call('HSETNX', prefix .. 'slots', limit[2], limit[3] ~= '' and limit[3] or '0')
     end
   end
   lanes[arg.lane] = nil

@@ -3,14 +3,14 @@
 --- hold jobs, its first take finds them there.
 --- @key root
 --- @use bells copies kinds
---- @arg generation
---- @arg worker
---- @arg facts       JSON: {tasks, tags, constraintTags}
+--- @arg generation   {text}
+--- @arg worker       {int}
+--- @arg facts       {any} JSON: {tasks, tags, constraintTags}
 --- @returns         {code}
 if not generation or generation ~= arg.generation then return { 'LOST' } end
+local facts = cjson.decode(arg.facts)
 local alone = disconnect(arg.worker)
 redis.call('HSET', prefix .. 'workers', arg.worker, arg.facts)
-local facts = cjson.decode(arg.facts)
 local kinds = redis.call('HGETALL', prefix .. 'kinds')
 local has_jobs = false
 for at = 1, #kinds, 2 do

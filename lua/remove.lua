@@ -2,10 +2,10 @@
 --- remove: jobs are not ready any more. A step of the relay. Touches only the queues that hold a copy.
 --- @key root
 --- @use bells copies jobs finish
---- @arg epoch
---- @arg generation
---- @arg seq
---- @items           id
+--- @arg epoch        {int}
+--- @arg generation   {text}
+--- @arg seq          {int}
+--- @items           id {text}
 --- @returns         {code, removed}
 local refused = fence(arg.epoch, arg.generation, arg.seq)
 if refused then return { refused, 0 } end

@@ -1,11 +1,11 @@
 #!lua
 --- set_mode: copies go to other workers from now on. Queues are emptied: they fill by the new rule. A step of the relay.
 --- @key root
---- @arg epoch
---- @arg generation
---- @arg seq
---- @arg width
---- @arg strategy
+--- @arg epoch        {int}
+--- @arg generation   {text}
+--- @arg seq          {int}
+--- @arg width        {int}
+--- @arg strategy     {least-queue|round-robin|random}
 --- @returns          {code, changed 0 | 1}
 local refused = fence(arg.epoch, arg.generation, arg.seq)
 if refused then return { refused, 0 } end

@@ -3,12 +3,12 @@
 --- step of the relay.
 --- @key root
 --- @use bells finish
---- @arg epoch
---- @arg generation
---- @arg seq
---- @arg limit
---- @arg free
---- @arg turn         of the count before Postgres was asked: another one by now, and nothing is done. Nothing: whatever it is
+--- @arg epoch        {int}
+--- @arg generation   {text}
+--- @arg seq          {int}
+--- @arg limit        {int}
+--- @arg free         {int}
+--- @arg turn         {int?} of the count before Postgres was asked: another one by now, and nothing is done. Nothing: whatever it is
 --- @returns          {code, bells}; code also CHANGED
 local refused = fence(arg.epoch, arg.generation, arg.seq)
 if refused then return { refused, 0 } end

@@ -8,14 +8,14 @@
 --- one gets less than it asked for. Naming each job here first would cost more than it saves.
 --- @key root
 --- @use bells finish
---- @arg generation  in which it registered
---- @arg worker
---- @arg limit       how many at most; 0: only tells
---- @arg running     how many it runs
---- @arg freed       lane, count, lane, count, …: ended runs of lanes under limits, and jobs it took in vain
---- @arg straight    may: it can claim from Postgres itself; short: it did, and got less than it asked for; or nothing
---- @arg ending      lane, count, …: runs under limits that end with the very claim that follows; their slots are for it alone
---- @items           ids that it took earlier and claimed, or found gone
+--- @arg generation  {text} in which it registered
+--- @arg worker       {int}
+--- @arg limit       {int} how many at most; 0: only tells
+--- @arg running     {int} how many it runs
+--- @arg freed       {counts} lane, count, lane, count, …: ended runs of lanes under limits, and jobs it took in vain
+--- @arg straight    {may|short|} may: it can claim from Postgres itself; short: it did, and got less than it asked for; or nothing
+--- @arg ending      {counts} lane, count, …: runs under limits that end with the very claim that follows; their slots are for it alone
+--- @items           id {text}, of what it took earlier and claimed, or found gone
 --- @returns         {code, ids, lanes, lanes under limits among them, how many of `ending` were used in each, 1 where it is to
 ---                  claim from Postgres itself}; code OK | LOST (another generation) | UNKNOWN (it is not registered)
 if not generation or generation ~= arg.generation then return { 'LOST' } end

@@ -3,7 +3,7 @@
 --- lane. What it took and did not claim is told, for the relay to look after.
 --- @key root
 --- @use bells copies kinds
---- @arg worker
+--- @arg worker       {int}
 --- @returns         {code, ids it took}
 if not generation then return { 'LOST', {} } end
 offer_again(disconnect(arg.worker))

@@ -41,8 +41,13 @@ begin
   if v_constraint_tag is not null then
     perform longshore.check_properties(longshore.constraint_keys(v_constraint_tag));
     select * into v_lane from longshore.lanes l where l.id = v_job.lane;
-    v_job.lane := longshore.find_lane(
-      v_lane.queue, v_lane.task, v_lane.tag, v_constraint_tag, v_lane.concurrency_key);
+    begin
+      v_job.lane := longshore.find_lane(
+        v_lane.queue, v_lane.task, v_lane.tag, v_constraint_tag, v_lane.concurrency_key);
+    exception when check_violation then
+      raise exception 'longshore: "%" is not a constraint tag', left(v_constraint_tag, 200)
+        using errcode = 'LS001', hint = 'Make one with longshore.constraint_tag(''{"gpu": "a100"}'').';
+    end;
   end if;
   update longshore.jobs j set score = v_job.score, lane = v_job.lane, state = v_state where j.id = p_id;
   perform longshore.note_changes(array[p_id]) where 'ready' in (v_job.state, v_state);

@@ -5,6 +5,10 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  if p_is_drained is null then
+    raise exception 'longshore: drain_worker needs true (take no more jobs) or false (take them again), got null'
+      using errcode = 'invalid_parameter_value';
+  end if;
   -- Whoever takes no more must not be rung for others.
   update longshore.workers w
   set drained_at = case when p_is_drained then coalesce(w.drained_at, clock_timestamp()) end,

@@ -5,10 +5,15 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_first date := (now() at time zone 'utc')::date - p_days;
+  v_first date;
   v_name text;
   v_dropped int := 0;
 begin
+  if p_days < 1 then
+    raise exception 'longshore: the history of % days cannot be kept: today''s is in use', p_days
+      using errcode = 'invalid_parameter_value';
+  end if;
+  v_first := (now() at time zone 'utc')::date - p_days;
   for v_name in
     select c.relname from pg_inherits i
     join pg_class c on c.oid = i.inhrelid

@@ -19,6 +19,8 @@ declare
   v_workflow text;
   v_on_failure text;
   v_trace text;
+  v_made uuid[];
+  v_other text;
 begin
   if p_task is null or length(p_task) not between 1 and 200 or p_task ~ '[\x01-\x1f\x7f-\x9f]' then
     raise exception 'longshore: a task name has 1 to 200 characters and no control characters, got % characters',
@@ -27,6 +29,13 @@ begin
   if p_payload is null or octet_length(p_payload::text) > 262144 then
     raise exception 'longshore: the payload of % must be JSON of at most 262144 bytes', p_task
       using errcode = 'invalid_parameter_value', hint = 'Store large data elsewhere and enqueue a reference to it.';
+  end if;
+  -- Postgres writes numbers without an exponent, so these are easy to find.
+  if octet_length(p_payload::text) > 308 and p_payload::text ~ '\d{155}\d{154}' and jsonb_path_exists(p_payload,
+    '$.** ? (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308))')
+  then
+    raise exception 'longshore: the payload of % holds a number beyond 1.8e308, which a handler could not read', p_task
+      using errcode = 'invalid_parameter_value', hint = 'Write it as a text.';
   end if;
   perform longshore.check_options(
     p_options,
@@ -60,7 +69,7 @@ begin
       using errcode = 'invalid_parameter_value', hint = 'Declare it with defineTask and start a process that knows the task.';
   end if;
   v_id := coalesce((p_options ->> 'id')::uuid, longshore.new_id());
-  perform longshore.enqueue_jobs(
+  select e.made into v_made from longshore.enqueue_jobs(
     jsonb_build_array(jsonb_build_object(
       'task', p_task,
       'queue', coalesce(longshore.option_text(p_options, 'queue', 100), v_task.queue, 'default'),
@@ -74,7 +83,20 @@ begin
       'runAt', v_run_at_ms)),
     array[v_id], null, p_payload::text, p_options ->> 'id' is not null, false,
     case when v_workflow is not null then array[v_workflow] end, array[v_on_failure = 'halt'],
-    p_traces => case when v_trace is not null then array[v_trace] end);
+    p_traces => case when v_trace is not null then array[v_trace] end) e;
+  if v_made = '{}' then
+    select l.task into v_other
+    from (
+      select j.lane from longshore.jobs j where j.id = v_id
+      union all
+      select f.lane from longshore.finished_jobs f where f.id = v_id
+    ) known
+    join longshore.lanes l on l.id = known.lane limit 1;
+    if v_other <> p_task then
+      raise exception 'longshore: id % is that of a job of task %, so no job of task % was made', v_id, v_other, p_task
+        using errcode = 'invalid_parameter_value', hint = 'Derive ids from the name of the task too.';
+    end if;
+  end if;
   return v_id;
 end
 $$;

@@ -5,9 +5,14 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_first date := (now() at time zone 'utc')::date - p_days;
+  v_first date;
   v_name text;
 begin
+  if p_days < 1 then
+    raise exception 'longshore: the logs of % days cannot be kept: today''s are in use', p_days
+      using errcode = 'invalid_parameter_value';
+  end if;
+  v_first := (now() at time zone 'utc')::date - p_days;
   perform longshore.prepare_days('job_logs', p_days_ahead);
   perform longshore.prepare_days('job_progress', p_days_ahead, 50);
   for v_name in

@@ -9,7 +9,9 @@ declare
 begin
   begin
     v_time := longshore.option_text(p_options, p_name, 100)::timestamptz;
-  exception when datetime_field_overflow or invalid_datetime_format or invalid_parameter_value then
+  exception when datetime_field_overflow or invalid_datetime_format or invalid_parameter_value
+    or invalid_time_zone_displacement_value
+  then
     v_time := 'infinity';
   end;
   if v_time < '1970-01-01 00:00:00+00' or v_time >= '2109-05-15 00:00:00+00' then

@@ -9,6 +9,10 @@ declare
   v_name text;
   v_made int := 0;
 begin
+  if p_days_ahead > 366 then
+    raise exception 'longshore: partitions for % days ahead are too many, at most 366 are possible', p_days_ahead
+      using errcode = 'invalid_parameter_value';
+  end if;
   for v_day in
     select (now() at time zone 'utc')::date + n from generate_series(0, p_days_ahead) n
   loop

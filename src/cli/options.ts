@@ -1,5 +1,6 @@
 /** Owns the options that most commands share. */
 import type { Command } from 'commander'
+import { quoted, shown } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { type JobId, toJobId } from '../job/job-id.ts'
 import { addConfigFlag, addFlags, fillShared, NO_DATABASE } from './settings.ts'
@@ -31,7 +32,7 @@ export function toId(what: 'job' | 'group', text: string): JobId {
   } catch {
     throw new LongshoreError(
       'CONFIG_INVALID',
-      `a ${what} id is a UUID like 0198c0de-0000-7000-8000-000000000000; got ${JSON.stringify(text)}`,
+      `a ${what} id is a UUID like 0198c0de-0000-7000-8000-000000000000; got ${quoted(text)}`,
     )
   }
 }
@@ -45,5 +46,8 @@ export const jobNotFound = (id: string, schema: string): LongshoreError =>
 export function toLimit(text: string): number {
   const limit = Number(text)
   if (Number.isInteger(limit) && limit >= 1 && limit <= 10_000) return limit
-  throw new LongshoreError('CONFIG_INVALID', `--limit must be a whole number from 1 to 10000; got ${text}`)
+  throw new LongshoreError(
+    'CONFIG_INVALID',
+    `--limit must be a whole number from 1 to 10000; got ${shown(text)}`,
+  )
 }

@@ -1,4 +1,5 @@
 /** Owns how long a failed job waits before its next attempt. Pure, but for the jitter's random number. */
+import { checkOptions, shown } from './check-options.ts'
 import { type Duration, toMs } from './duration.ts'
 import { LongshoreError } from './errors.ts'
 
@@ -24,18 +25,20 @@ export function toBackoff(options: BackoffOptions, random: () => number = Math.r
   if (typeof options === 'function') {
     return (attempt, error) => toMs(options(attempt, error), 'the result of a custom backoff')
   }
-  const { type, delay = '1s', max = '1h', jitter } = typeof options === 'string' ? { type: options } : options
+  const given = typeof options === 'string' ? { type: options } : options
+  checkOptions('TASK_INVALID', 'backoff', given, ['type', 'delay', 'max', 'jitter'])
+  const { type, delay = '1s', max = '1h', jitter } = given
   if (type !== 'fixed' && type !== 'exponential') {
     throw new LongshoreError(
       'TASK_INVALID',
-      `backoff must be 'fixed', 'exponential' or a function; got ${String(type)}`,
+      `backoff must be 'fixed', 'exponential' or a function; got ${shown(type)}`,
     )
   }
   const baseMs = toMs(delay, 'backoff.delay')
   const maxMs = toMs(max, 'backoff.max')
   const share = jitter ?? (type === 'exponential' ? 0.5 : 0)
-  if (!(share >= 0 && share <= 1)) {
-    throw new LongshoreError('TASK_INVALID', `backoff.jitter must be between 0 and 1; got ${share}`)
+  if (typeof share !== 'number' || !(share >= 0 && share <= 1)) {
+    throw new LongshoreError('TASK_INVALID', `backoff.jitter must be between 0 and 1; got ${shown(share)}`)
   }
   return attempt => {
     const whole = Math.min(maxMs, type === 'fixed' ? baseMs : baseMs * 2 ** (attempt - 1))

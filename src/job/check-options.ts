@@ -1,5 +1,18 @@
 /** Owns the checks that options of every kind share. A message names the option and says what it may be. */
 import { type ErrorCode, LongshoreError } from './errors.ts'
+import { messageOf } from './stored-error.ts'
+
+/** What `read` returns, which looks at what a user gave: that may throw where it is touched. */
+export function readGiven<T>(code: ErrorCode, what: string, read: () => T): T {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof LongshoreError) throw error
+    throw new LongshoreError(code, `${what}: the options cannot be read: ${messageOf(error)}`, {
+      cause: error,
+    })
+  }
+}
 
 export function checkObject(code: ErrorCode, what: string, options: unknown): asserts options is object {
   if (typeof options === 'object' && options !== null && !Array.isArray(options)) return
@@ -40,6 +53,11 @@ export function checkWhole(
 export function checkOneOf(code: ErrorCode, what: string, value: unknown, known: readonly string[]): void {
   if (known.includes(value as string)) return
   throw new LongshoreError(code, `${what} must be one of ${known.join(', ')}; got ${shown(value)}`)
+}
+
+export function checkSignal(signal: unknown): void {
+  if (signal === undefined || signal instanceof AbortSignal) return
+  throw new LongshoreError('CONFIG_INVALID', `signal must be an AbortSignal; got ${shown(signal)}`)
 }
 
 /** A list with something in it. */

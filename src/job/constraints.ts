@@ -3,6 +3,7 @@
  * a worker when its tag is among the worker's tags, so matching costs no more than comparing texts. Pure;
  * `constraint_tag.sql` is the same rule in the database.
  */
+import { quoted as shown } from './check-options.ts'
 import { LongshoreError } from './errors.ts'
 
 /** Property keys that a deployment may declare, and so what a job may ask for: 3 keys make 8 tags of a worker. */
@@ -40,6 +41,7 @@ export function parseConstraintTag(tag: string): Record<string, string> {
 
 /** The keys that a deployment wants to declare, checked. */
 export function checkPropertyKeys(keys: readonly string[]): string[] {
+  if (!Array.isArray(keys)) throw invalid(`property keys must be a list like ['gpu']; got ${shown(keys)}`)
   for (const key of keys) checkKey('property keys', key)
   const repeated = keys.find((key, at) => keys.indexOf(key) !== at)
   if (repeated !== undefined) throw invalid(`property keys: ${repeated} is named twice`)
@@ -105,8 +107,3 @@ function checkCount(what: string, keys: readonly string[]): void {
 }
 
 const invalid = (message: string) => new LongshoreError('CONSTRAINT_INVALID', message)
-
-function shown(value: unknown): string {
-  const text = typeof value === 'string' ? JSON.stringify(value) : String(value)
-  return text.length <= 200 ? text : `${text.slice(0, 200)}…`
-}

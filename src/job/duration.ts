@@ -1,4 +1,5 @@
 /** Owns how a length of time is written: milliseconds, or a number with a unit such as `'30s'`. */
+import { shown } from './check-options.ts'
 import { LongshoreError } from './errors.ts'
 
 type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
@@ -25,7 +26,7 @@ export function toTimerMs(duration: Duration, what: string): number {
   if (ms <= LONGEST_TIMER_MS) return ms
   throw new LongshoreError(
     'CONFIG_INVALID',
-    `${what} must be at most ${LONGEST_TIMER_MS} ms (24 days); got ${String(duration)}`,
+    `${what} must be at most ${LONGEST_TIMER_MS} ms (24 days); got ${shown(duration)}`,
   )
 }
 
@@ -36,7 +37,7 @@ export function toMs(duration: Duration, what: string): number {
   if (typeof ms !== 'number' || !(ms >= 0 && ms <= LONGEST_MS)) {
     throw new LongshoreError(
       'CONFIG_INVALID',
-      `${what} must be milliseconds or a text like '500ms', '30s', '5m', '2h' or '1d', at most ten years; got ${String(duration)}`,
+      `${what} must be milliseconds or a text like '500ms', '30s', '5m', '2h' or '1d', at most ten years; got ${shown(duration)}`,
     )
   }
   return Math.floor(ms)

@@ -1,5 +1,5 @@
 /** Owns the options of one enqueue: checked here and turned into the *shape* that travels to Postgres. */
-import { checkOneOf, checkOptions, checkWhole as checkWholeNumber } from './check-options.ts'
+import { checkOneOf, checkOptions, checkWhole as checkWholeNumber, shown } from './check-options.ts'
 import { constraintTag } from './constraints.ts'
 import { type Duration, toMs } from './duration.ts'
 import { LongshoreError } from './errors.ts'
@@ -139,7 +139,7 @@ function toTime({ delay, runAt }: Pick<JobOptions, 'delay' | 'runAt'>): Pick<Sha
     if (!(ms >= 0 && ms <= LAST_RUN_AT_MS)) {
       throw new LongshoreError(
         'JOB_INVALID',
-        `runAt must be a Date between 1970 and 2109; got ${String(runAt)}`,
+        `runAt must be a Date between 1970 and 2109; got ${shown(runAt)}`,
       )
     }
     return { runAt: ms }

@@ -1,6 +1,7 @@
 /**
  * Owns what may be stored as JSON. Refuses, with the path to it, whatever Postgres cannot keep or JSON would silently
- * change: NaN, Infinity, bigint, functions, symbols, Map and Set, cycles, `\u0000` and lone surrogates.
+ * change: NaN, Infinity, bigint, functions, symbols, invalid dates, objects without a form in JSON (Map, Promise, Error, …),
+ * cycles, `\u0000` and lone surrogates. Only -0 becomes 0.
  */
 import { messageOf } from './stored-error.ts'
 
@@ -8,21 +9,35 @@ export type EncodedJson = { ok: true; text: string } | { ok: false; problem: str
 
 const MAX_DEPTH = 200
 
+/** What JSON writes as `{}`, or as an object of numbered bytes. */
+const LOST = [
+  Map,
+  Set,
+  WeakMap,
+  WeakSet,
+  Promise,
+  RegExp,
+  Error,
+  ArrayBuffer,
+  Object.getPrototypeOf(Uint8Array),
+] as const
+
 /** JSON text of a value of at most `maxBytes`, or what is wrong with it. `undefined` inside objects is left out. */
 export function encodeJson(value: unknown, maxBytes: number): EncodedJson {
+  try {
+    return encode(value, maxBytes)
+  } catch (error) {
+    // A getter, a proxy or a toJSON method of the value itself.
+    return { ok: false, problem: `cannot be written as JSON: ${messageOf(error)}` }
+  }
+}
+
+function encode(value: unknown, maxBytes: number): EncodedJson {
   const problem = findProblem(value, '', 0)
   if (problem) return { ok: false, problem }
-  let text: string | undefined
-  try {
-    text = JSON.stringify(value)
-  } catch (error) {
-    return {
-      ok: false,
-      problem: `cannot be written as JSON: ${messageOf(error)}`,
-    }
-  }
+  const text = JSON.stringify(value) as string | undefined
   if (text === undefined) return { ok: false, problem: 'is undefined, which JSON cannot hold' }
-  // A toJSON method may have brought in what the walk could not see; lone surrogates and NUL show as escapes.
+  // A getter or a toJSON method may have said something else this time; lone surrogates and NUL show as escapes.
   if (text.includes('\\u')) {
     const inText = findProblem(JSON.parse(text), '', 0)
     if (inText) return { ok: false, problem: inText }
@@ -64,8 +79,23 @@ function findTextProblem(value: string, path: string): string | undefined {
   return undefined
 }
 
-function findObjectProblem(value: object, path: string, depth: number): string | undefined {
+/** `isWritten`: it is what a toJSON method returned, which JSON does not ask again. */
+function findObjectProblem(
+  value: object,
+  path: string,
+  depth: number,
+  isWritten = false,
+): string | undefined {
   if (depth > MAX_DEPTH) return `${at(path)} is nested deeper than ${MAX_DEPTH} levels, or refers to itself`
+  const { toJSON } = value as { toJSON?: unknown }
+  if (typeof toJSON === 'function' && !isWritten) {
+    if (value instanceof Date && Number.isNaN(value.getTime()))
+      return `${at(path)} is an invalid date, which JSON cannot hold`
+    const written: unknown = toJSON.call(value, '')
+    return typeof written === 'object' && written !== null
+      ? findObjectProblem(written, path, depth + 1, true)
+      : findProblem(written, path, depth)
+  }
   if (Array.isArray(value)) {
     for (let i = 0; i < value.length; i++) {
       const problem = findProblem(value[i], `${path}[${i}]`, depth + 1)
@@ -73,9 +103,13 @@ function findObjectProblem(value: object, path: string, depth: number): string |
     }
     return undefined
   }
-  if (typeof (value as { toJSON?: unknown }).toJSON === 'function') return undefined
-  if (value instanceof Map || value instanceof Set) {
-    return `${at(path)} is a ${value.constructor.name}, which JSON would empty: pass an array or an object`
+  const prototype: unknown = Object.getPrototypeOf(value)
+  if (prototype !== Object.prototype && prototype !== null) {
+    const kind = LOST.find(kind => value instanceof kind)
+    if (kind) {
+      return `${at(path)} is a ${kind.name}, of which JSON would lose the content: pass an array, an object or a text`
+    }
+    if (value instanceof Number) return findProblem(value.valueOf(), path, depth)
   }
   for (const key in value) {
     const problem =

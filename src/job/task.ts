@@ -1,7 +1,13 @@
 /** Owns what a task is: a named kind of work with a payload schema, retries and a time limit. */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { type Backoff, type BackoffOptions, toBackoff } from './backoff.ts'
-import { checkOneOf, checkOptions, checkWhole as checkWholeNumber, quoted } from './check-options.ts'
+import {
+  checkOneOf,
+  checkOptions,
+  checkWhole as checkWholeNumber,
+  quoted,
+  readGiven,
+} from './check-options.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from './duration.ts'
 import { type ErrorCode, LongshoreError } from './errors.ts'
 import type { FinishedState, StoredError } from './job.ts'
@@ -141,6 +147,9 @@ export type Handler = { readonly task: Task } & (
   | { readonly run?: undefined; readonly module: string }
 )
 
+/** Those that were made here. */
+const known = new WeakSet<Task>()
+
 const NAME_LENGTH = 200
 const LABEL_LENGTH = 100
 const MOST_CONCURRENT = 1_000_000
@@ -157,6 +166,12 @@ const KNOWN = [
 ]
 
 export function defineTask<Input = unknown, Payload = Input, Returned = unknown, Result = Returned>(
+  options: TaskOptions<Input, Payload, Returned, Result>,
+): Task<Input, Payload, Returned, Result> {
+  return readGiven('TASK_INVALID', 'defineTask', () => makeTask(options))
+}
+
+function makeTask<Input, Payload, Returned, Result>(
   options: TaskOptions<Input, Payload, Returned, Result>,
 ): Task<Input, Payload, Returned, Result> {
   const name = checkLabel('name', options?.name, NAME_LENGTH)
@@ -194,7 +209,8 @@ export function defineTask<Input = unknown, Payload = Input, Returned = unknown,
       return { task: handled, module: checkModule(name, run) }
     },
   }
-  return Object.freeze(task)
+  known.add(Object.freeze(task) as unknown as Task)
+  return task
 }
 
 function checkTimeout(name: string, timeout: Duration): number {
@@ -209,12 +225,28 @@ function checkTimeout(name: string, timeout: Duration): number {
 function checkModule(name: string, options: ThreadOptions): string {
   checkOptions('TASK_INVALID', `task ${name}: handle`, options, ['isolate', 'module'])
   checkOneOf('TASK_INVALID', `task ${name}: isolate`, options.isolate, ['thread'])
-  const module = String(options.module)
-  if (URL.canParse(module) && new URL(module).protocol === 'file:') return module
+  const module = options.module instanceof URL ? options.module.href : options.module
+  if (typeof module === 'string' && URL.canParse(module) && new URL(module).protocol === 'file:')
+    return module
   throw new LongshoreError(
     'TASK_INVALID',
     `task ${name}: module must be a file URL, such as new URL('./${name}.js', import.meta.url); got ${quoted(module)}`,
   )
+}
+
+/** Refuses what `defineTask` has not made, nor could have: a copy with another queue is welcome. */
+export function checkTask(task: unknown, what = 'the first argument'): asserts task is Task {
+  if (known.has(task as Task)) return
+  const { handle, queue, tag, maxAttempts, maxRescues, concurrency, concurrencyPerKey } = (task ?? {}) as Task
+  if (typeof handle !== 'function')
+    throw new LongshoreError('TASK_INVALID', `${what} must be a task made by defineTask({ … })`)
+  const { name } = task as Task
+  const retry = { attempts: maxAttempts, maxRescues }
+  const limits = {
+    ...(concurrency === undefined ? {} : { concurrency }),
+    ...(concurrencyPerKey === undefined ? {} : { concurrencyPerKey }),
+  }
+  makeTask({ name, queue: queue ?? '', tag: tag ?? '', retry, ...limits })
 }
 
 /** A name that goes into Postgres, Redis keys, logs and metrics: bounded, and free of control characters. */
@@ -244,7 +276,7 @@ function checkSchema<S extends StandardSchemaV1>(
   what: string,
   schema: S | undefined,
 ): S | undefined {
-  if (schema === undefined || typeof schema['~standard']?.validate === 'function') return schema
+  if (schema === undefined || typeof schema?.['~standard']?.validate === 'function') return schema
   throw new LongshoreError(
     'TASK_INVALID',
     `task ${name}: ${what} must be a Standard Schema, such as a zod object; got ${typeof schema}`,

@@ -10,7 +10,7 @@ export function validate(
 ): Validated | Promise<Validated> {
   if (!schema) return { ok: true, value }
   const outcome = schema['~standard'].validate(value)
-  return outcome instanceof Promise ? outcome.then(toValidated) : toValidated(outcome)
+  return 'then' in outcome ? Promise.resolve(outcome).then(toValidated) : toValidated(outcome)
 }
 
 function toValidated(outcome: StandardSchemaV1.Result<unknown>): Validated {

@@ -6,6 +6,7 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import pg from 'pg'
+import { checkOptions } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { connectionConfig } from './connect.ts'
@@ -44,6 +45,13 @@ interface SchemaFiles {
   functions: SqlFile[]
 }
 
+const KNOWN = Object.keys({
+  postgres: true,
+  schema: true,
+  dryRun: true,
+  onStep: true,
+} satisfies Record<keyof MigrateOptions, true>)
+
 let cached: SchemaFiles | undefined
 
 /** The SQL that this version of longshore ships. */
@@ -71,6 +79,7 @@ function schemaFiles(): SchemaFiles {
 
 /** Bring the database to the shape that this version of longshore expects. Returns the steps taken. */
 export async function migrate(options: MigrateOptions): Promise<MigrationStep[]> {
+  checkOptions('CONFIG_INVALID', 'migrate', options, KNOWN)
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
   const client = new pg.Client(connectionConfig(options.postgres))
   client.on('error', () => undefined) // the statement under way is told

@@ -1,4 +1,5 @@
 /** A look at, or a change of, what holds for a whole deployment: a connection for one call. */
+import { checkObject } from '../job/check-options.ts'
 import { checkDatabase } from './check-database.ts'
 import { openPool, type Pool } from './connect.ts'
 import type { PostgresConfig } from './postgres-config.ts'
@@ -12,9 +13,11 @@ export interface DeploymentOptions {
 }
 
 export async function withPool<T>(
-  { postgres, schema: given = DEFAULT_SCHEMA }: DeploymentOptions,
+  options: DeploymentOptions,
   work: (pool: Pool, schema: string) => Promise<T>,
 ): Promise<T> {
+  checkObject('CONFIG_INVALID', 'where Postgres is', options)
+  const { postgres, schema: given = DEFAULT_SCHEMA } = options
   const schema = checkSchemaName(given)
   const pool = openPool(postgres, 1, () => undefined) // the statement under way is told
   try {

@@ -24,7 +24,7 @@ export async function setQueue(
   change: Partial<QueueSettings>,
   options: DeploymentOptions,
 ): Promise<void> {
-  const name = checkLabel('queue', queue)
+  const name = checkLabel('queue', queue, undefined, 'CONFIG_INVALID')
   checkOptions('CONFIG_INVALID', 'setQueue', change, ['mode', 'strategy', 'width'])
   const { mode, strategy, width } = change
   if (isGiven(mode)) checkOneOf('CONFIG_INVALID', 'mode', mode, SCHEDULE_MODES)

@@ -25,6 +25,16 @@ export async function readJobs(db: Queryable, schema: string, ids: JobId[]): Pro
   return rows.map(toJob)
 }
 
+/** The task of a job, or undefined when there is none (or its history has been dropped). */
+export async function readTask(db: Queryable, schema: string, id: JobId): Promise<string | undefined> {
+  const text = `select l.task from (
+      select j.lane from longshore.jobs j where j.id = $1
+      union all select f.lane from longshore.finished_jobs f where f.id = $1
+    ) found join longshore.lanes l on l.id = found.lane limit 1`
+  const { rows } = await db.query(inSchema(schema, text), [id])
+  return rows[0]?.['task'] as string | undefined
+}
+
 /** Those of the jobs that have ended. */
 export async function readFinishedJobs(db: Queryable, schema: string, ids: JobId[]): Promise<FinishedJob[]> {
   const { rows } = await db.query(inSchema(schema, FINISHED), [ids])

@@ -2,14 +2,15 @@
  * Owns the name of the schema that an installation lives in. SQL files are written for the schema `longshore`;
  * `inSchema` puts another name in its place, so that two installations can share a database.
  */
+import { quoted } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { SCHEMA_NAME, SCHEMA_RULE } from '../runtime/settings.ts'
 
 export { DEFAULT_SCHEMA } from '../runtime/settings.ts'
 
 export function checkSchemaName(schema: string): string {
-  if (!SCHEMA_NAME.test(schema)) {
-    throw new LongshoreError('CONFIG_INVALID', `schema ${JSON.stringify(schema)} ${SCHEMA_RULE}`)
+  if (typeof schema !== 'string' || !SCHEMA_NAME.test(schema)) {
+    throw new LongshoreError('CONFIG_INVALID', `schema ${quoted(schema)} ${SCHEMA_RULE}`)
   }
   return schema
 }

@@ -1,5 +1,5 @@
 /** When the watchdog takes a group for stuck, and what it does then: one setting for the deployment. */
-import { checkOptions } from '../job/check-options.ts'
+import { checkOptions, shown } from '../job/check-options.ts'
 import { type Duration, toMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { type DeploymentOptions, withPool } from './once.ts'
@@ -41,11 +41,11 @@ export async function setWatchdog(
   if (afterMs !== null && (afterMs < LEAST_MS || afterMs > MOST_MS)) {
     throw new LongshoreError(
       'CONFIG_INVALID',
-      `after must be between ${LEAST_MS} ms and a year; got ${String(after)}`,
+      `after must be between ${LEAST_MS} ms and a year; got ${shown(after)}`,
     )
   }
   if (cancel !== undefined && typeof cancel !== 'boolean')
-    throw new LongshoreError('CONFIG_INVALID', `cancel must be true or false; got ${String(cancel)}`)
+    throw new LongshoreError('CONFIG_INVALID', `cancel must be true or false; got ${shown(cancel)}`)
   return withPool(options, async (pool, schema) => {
     const { rows } = await pool.query(
       inSchema(

@@ -2,7 +2,7 @@
  * The producer: what an application embeds to enqueue jobs and to read them back. Needs Postgres only. Enqueues made
  * at the same time outside a transaction share an insert and a commit.
  */
-import { checkOptions, checkWhole, shown } from '../job/check-options.ts'
+import { checkOptions, checkWhole, readGiven, shown } from '../job/check-options.ts'
 import {
   type ChangeOptions,
   type JobOptions,
@@ -16,10 +16,10 @@ import { LongshoreError } from '../job/errors.ts'
 import type { Explanation } from '../job/explanation.ts'
 import type { FinishedGroup, GroupEvent, GroupRef, GroupStatus } from '../job/group.ts'
 import type { FinishedJob, Job, JobRef } from '../job/job.ts'
-import { groupIdOf, jobIdOf, newJobId, toGroupId, toJobId } from '../job/job-id.ts'
+import { groupIdOf, type JobId, jobIdOf, newJobId, toGroupId, toJobId } from '../job/job-id.ts'
 import type { LogLine, Progress } from '../job/job-log.ts'
 import type { Queryable } from '../job/queryable.ts'
-import { checkLabel, type Task } from '../job/task.ts'
+import { checkLabel, checkTask, type Task } from '../job/task.ts'
 import { type CancelAnswer, cancelJobs } from '../postgres/cancel-jobs.ts'
 import { type ChangeAnswer, changeJob } from '../postgres/change-job.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
@@ -43,19 +43,19 @@ import {
   resumeWorkflow,
 } from '../postgres/groups.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
-import { readJobs } from '../postgres/read-jobs.ts'
+import { readJobs, readTask } from '../postgres/read-jobs.ts'
 import { readProgress } from '../postgres/read-logs.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
 import { readDeployment } from '../postgres/relay-reads.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import type { Hints } from '../redis/hints.ts'
-import type { RedisConfig } from '../redis/redis-config.ts'
+import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { createCallOrder } from '../runtime/call-order.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
 import { loadTracing, traceEnqueue } from '../runtime/tracing.ts'
-import { encodePayload } from './encode-payload.ts'
+import { encodeAll, encodePayload } from './encode-payload.ts'
 import { createEnqueueBatch } from './enqueue-batch.ts'
 import { createLogFollower, type FollowOptions, type LogPageOptions, readLogPage } from './follow-logs.ts'
 import { createGroupBatch, isSmall } from './group-batch.ts'
@@ -169,8 +169,6 @@ const KNOWN = Object.keys({
 const NO_OPTIONS: EnqueueOptions = Object.freeze({})
 const NO_PLACE: WorkflowPlace = Object.freeze({})
 
-/** Jobs in one insert: more does not make it faster (measured from 200 to 1,000: alike). */
-const CHUNK = 1000
 /** Batches of single enqueues under way at once. */
 const BATCHES = 2
 /** Of jobs of workflows: as many workflows may be held by somebody's open transaction before all others wait too. */
@@ -182,6 +180,8 @@ const PAUSES = { firstMs: 50, maxMs: 1000, maxTries: 8 }
 
 export function createProducer(options: ProducerOptions = {}): Producer {
   checkOptions('CONFIG_INVALID', 'createProducer', options, KNOWN)
+  checkTasks(options.tasks ?? [])
+  if (options.redis) readRedisConfig(options.redis)
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
   const logger = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
   const { connections = 10, maxPayloadBytes = 256 * 1024 } = options
@@ -245,7 +245,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   const shapeOf = (task: Task, given: EnqueueOptions) => {
     const known = given === NO_OPTIONS ? plainShapes.get(task) : undefined
     if (known) return known
-    const shape = toShape(task, given)
+    const shape = readGiven('JOB_INVALID', 'enqueue', () => toShape(task, given))
     const made = { shape, text: shapeText(shape), usual: isUsual(shape) ? shape : undefined }
     if (given === NO_OPTIONS) plainShapes.set(task, made)
     return made
@@ -263,9 +263,10 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     const [job] = jobs
     if (job && jobs.length === 1)
       return (job.workflow === undefined ? batch : workflowBatch).add(job, isChecked)
+    const isOneChunk = inChunks(jobs).next().value?.length === jobs.length
     return withRetry(
       async tries =>
-        jobs.length <= CHUNK
+        isOneChunk
           ? (await enqueueJobs(pool, schema, jobs, isChecked || tries > 1)).made
           : pool.transaction(own => insertChunks(own, jobs, isChecked || tries > 1)),
       { ...PAUSES, isTransient: isTransientError },
@@ -289,11 +290,21 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return made
   }
 
+  /** Ids are unique over all tasks: nothing of the one that was asked for would ever run. */
+  const refuseOtherTask = async (db: Queryable, id: JobId, task: string) => {
+    const known = await readTask(db, schema, id)
+    if (known === undefined || known === task) return
+    throw new LongshoreError(
+      'JOB_INVALID',
+      `id ${id} is that of a job of task ${known}, so no job of task ${task} was made: derive ids from the name of the task too`,
+    )
+  }
+
   const insertChunks = async (db: Queryable, jobs: NewJob[], isChecked: boolean) => {
     const made = isChecked ? new Set<string>() : undefined
-    for (let at = 0; at < jobs.length; at += CHUNK) {
-      const chunk = await enqueueJobs(db, schema, jobs.slice(at, at + CHUNK), isChecked)
-      for (const id of chunk.made ?? []) made?.add(id)
+    for (const chunk of inChunks(jobs)) {
+      const { made: ids } = await enqueueJobs(db, schema, chunk, isChecked)
+      for (const id of ids ?? []) made?.add(id)
     }
     return made
   }
@@ -366,23 +377,27 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       checkTask(task)
       const { shape, text: common, usual } = shapeOf(task as Task, given)
       const place = given === NO_OPTIONS ? NO_PLACE : toWorkflowPlace(given)
-      const id = given.id === undefined ? newJobId() : toJobId(given.id)
+      // As they are at the call: the caller may use the object again.
+      const { tx, id: chosen } = given
+      const id = chosen === undefined ? newJobId() : toJobId(chosen)
       const send = (payload: string) => {
         const sendTraced = (trace: string | undefined) => {
           const job = { id, queue: shape.queue, shape: common, payload, trace, usual, ...place }
-          return insert([job], given.id !== undefined, given.tx)
+          return insert([job], chosen !== undefined, tx)
         }
         return traceEnqueue(sendTraced, { name: task.name, queue: shape.queue, jobs: 1, jobId: id })
       }
       const encode = async () => {
         const text = await encodePayload(task as Task, payload, maxPayloadBytes)
-        await prepare(shape, given.tx)
+        await prepare(shape, tx)
         return text
       }
       const made = await (place.workflow === undefined
         ? send(await encode())
         : inCallOrder(place.workflow, encode(), send))
-      return { id, task: task.name, isNew: made === undefined || made.has(id) || given.id === undefined }
+      const isNew = made === undefined || made.has(id) || chosen === undefined
+      if (!isNew) await refuseOtherTask(tx ?? pool, id, task.name)
+      return { id, task: task.name, isNew }
     },
 
     async enqueueMany(task, payloads, given = NO_OPTIONS) {
@@ -395,22 +410,21 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       }
       const { shape, text: common, usual } = shapeOf(task as Task, given)
       const place = toWorkflowPlace(given)
-      const jobs: NewJob[] = []
-      for (const payload of payloads) {
-        const encoded = encodePayload(task as Task, payload, maxPayloadBytes)
-        jobs.push({
+      const { tx } = given
+      const jobs = (await encodeAll(task as Task, payloads, maxPayloadBytes)).map(
+        (payload): NewJob => ({
           id: newJobId(),
           queue: shape.queue,
           shape: common,
-          payload: typeof encoded === 'string' ? encoded : await encoded,
+          payload,
           usual,
           ...place,
-        })
-      }
+        }),
+      )
       if (jobs.length === 0) await whenReady()
       else {
-        await prepare(shape, given.tx)
-        await traceEnqueue(trace => insert(withTrace(jobs, trace), false, given.tx), {
+        await prepare(shape, tx)
+        await traceEnqueue(trace => insert(withTrace(jobs, trace), false, tx), {
           name: task.name,
           queue: shape.queue,
           jobs: jobs.length,
@@ -468,8 +482,10 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
     async change(job, given) {
       const id = jobIdOf(job)
-      const { tx, ...options } = given ?? {}
-      const change = toChange(options)
+      const { tx, change } = readGiven('JOB_INVALID', 'change', () => {
+        const { tx, ...options } = given ?? {}
+        return { tx, change: toChange(options) }
+      })
       if (tx !== undefined) checkTransaction(tx)
       await whenReady()
       return once(tx, db => changeJob(db, schema, id, change))
@@ -559,7 +575,12 @@ function checkTransaction(tx: Queryable): void {
 const withTrace = <T extends NewJob>(jobs: T[], trace: string | undefined): T[] =>
   trace === undefined ? jobs : jobs.map(job => ({ ...job, trace }))
 
-function checkTask(task: unknown): void {
-  if (typeof (task as Task | undefined)?.handle === 'function') return
-  throw new LongshoreError('TASK_INVALID', 'the first argument must be a task made by defineTask({ … })')
+function checkTasks(tasks: unknown): void {
+  if (!Array.isArray(tasks)) {
+    throw new LongshoreError(
+      'CONFIG_INVALID',
+      `tasks must be a list of tasks made by defineTask({ … }); got ${shown(tasks)}`,
+    )
+  }
+  for (const task of tasks) checkTask(task, 'each of `tasks`')
 }

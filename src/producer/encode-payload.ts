@@ -1,6 +1,7 @@
 /** Owns the way of a payload into the database: checked against its task's schema, then stored as it was given. */
 import { LongshoreError } from '../job/errors.ts'
-import { encodeJson } from '../job/json.ts'
+import { type EncodedJson, encodeJson } from '../job/json.ts'
+import { messageOf } from '../job/stored-error.ts'
 import type { Task } from '../job/task.ts'
 import { type Validated, validate } from '../job/validate.ts'
 
@@ -9,25 +10,61 @@ import { type Validated, validate } from '../job/validate.ts'
  * turns into a Date or a class could not be stored.
  */
 export function encodePayload(task: Task, payload: unknown, maxBytes: number): string | Promise<string> {
-  const validated = validate(task.payload, payload)
-  return validated instanceof Promise
-    ? validated.then(outcome => encode(task, payload, outcome, maxBytes))
-    : encode(task, payload, validated, maxBytes)
+  const checked = check(task, payload)
+  if (!(checked instanceof Promise)) {
+    refuseMisfit(task, checked)
+    return textOf(task, encodeJson(payload, maxBytes))
+  }
+  // As it is at the call: the caller may change it while the schema looks.
+  const encoded = encodeJson(payload, maxBytes)
+  return checked.then(validated => {
+    refuseMisfit(task, validated)
+    return textOf(task, encoded)
+  })
 }
 
-function encode(task: Task, payload: unknown, validated: Validated, maxBytes: number): string {
-  if (!validated.ok) {
-    throw new LongshoreError(
-      'PAYLOAD_INVALID',
-      `the payload does not fit task ${task.name}: ${validated.problem}`,
-    )
+/** All of them as they are at the call, or the first that is refused. */
+export async function encodeAll(
+  task: Task,
+  payloads: readonly unknown[],
+  maxBytes: number,
+): Promise<string[]> {
+  const encoded: (string | Promise<string>)[] = []
+  try {
+    for (const payload of payloads) encoded.push(encodePayload(task, payload, maxBytes))
+  } catch (error) {
+    await Promise.allSettled(encoded) // nobody else would hear what those say
+    throw error
   }
-  const encoded = encodeJson(payload, maxBytes)
-  if (!encoded.ok) {
-    throw new LongshoreError(
-      'PAYLOAD_REFUSED',
-      `the payload for task ${task.name} cannot be stored: ${encoded.problem}`,
-    )
+  return Promise.all(encoded)
+}
+
+/** A schema should not throw, but what it looks at may: a getter, say. */
+function check(task: Task, payload: unknown): Validated | Promise<Validated> {
+  const toProblem = (error: unknown): Validated => ({
+    ok: false,
+    problem: `its schema could not check it: ${messageOf(error)}`,
+  })
+  try {
+    const validated = validate(task.payload, payload)
+    return validated instanceof Promise ? validated.catch(toProblem) : validated
+  } catch (error) {
+    return toProblem(error)
   }
-  return encoded.text
+}
+
+function refuseMisfit(task: Task, validated: Validated): void {
+  if (validated.ok) return
+  throw new LongshoreError(
+    'PAYLOAD_INVALID',
+    `the payload does not fit task ${task.name}: ${validated.problem}`,
+  )
+}
+
+function textOf(task: Task, encoded: EncodedJson): string {
+  if (encoded.ok) return encoded.text
+  throw new LongshoreError(
+    'PAYLOAD_REFUSED',
+    `the payload for task ${task.name} cannot be stored: ${encoded.problem}`,
+  )
 }

@@ -3,7 +3,7 @@
  * it and tells this process through a notification channel of its own. A slow poll covers what gets lost.
  */
 import { randomBytes } from 'node:crypto'
-import { checkOptions, checkWhole, quoted } from '../job/check-options.ts'
+import { checkOptions, checkSignal, checkWhole, quoted } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { LogLine } from '../job/job-log.ts'
@@ -120,6 +120,7 @@ export function createLogFollower(options: {
   async function* follow(id: JobId, given: FollowOptions): AsyncGenerator<LogLine, void, undefined> {
     checkOptions('CONFIG_INVALID', 'followLogs', given, ['signal'])
     const { signal } = given
+    checkSignal(signal)
     signal?.throwIfAborted()
     await open()
     const bell = createBell()

@@ -4,7 +4,7 @@
  * look; a slow poll covers what else may get lost. Rows and looks of many waits travel together.
  */
 import { randomBytes } from 'node:crypto'
-import { checkOptions } from '../job/check-options.ts'
+import { checkOptions, checkSignal } from '../job/check-options.ts'
 import { type Duration, toTimerMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { FinishedGroup, GroupEvent } from '../job/group.ts'
@@ -48,6 +48,7 @@ const EVERY_GROUP = '00000000-0000-0000-0000-000000000000'
 const WATCH_MS = 10 * 60_000
 
 interface Wait {
+  kind: Kind
   timeoutMs: number
   resolve: (ended: FinishedJob | FinishedGroup) => void
   reject: (error: unknown) => void
@@ -61,11 +62,14 @@ export function createWaiter(options: {
 }): Waiter {
   const { pool, schema, logger } = options
   const waiter = randomBytes(8).readBigUInt64BE().toString(36).slice(0, 11)
-  const waits = new Map<string, Set<Wait> & { kind: Kind }>()
+  /** By id; a job and a group may have the same. */
+  const waits = new Map<string, Set<Wait>>()
   const watchers = new Set<(event: GroupEvent) => void>()
   let watching: NodeJS.Timeout | undefined
   let listener: Promise<Listener> | undefined
   let poll: NodeJS.Timeout | undefined
+
+  const waitsFor = (kind: Kind, id: string) => [...(waits.get(id) ?? [])].filter(wait => wait.kind === kind)
 
   const fail = (ids: Iterable<string>, error: unknown) => {
     for (const id of ids) for (const wait of waits.get(id) ?? []) wait.reject(error)
@@ -78,13 +82,14 @@ export function createWaiter(options: {
       const ids = [...new Set(given)].filter(id => waits.has(id))
       if (ids.length === 0) return
       try {
-        const ofKind = (kind: Kind) => ids.filter(id => waits.get(id)?.kind === kind)
+        const ofKind = (kind: Kind) => ids.filter(id => waitsFor(kind, id).length > 0)
         const [jobs, groups] = [ofKind('job') as JobId[], ofKind('group')]
-        const ended = [
-          ...(jobs.length > 0 ? await readFinishedJobs(pool, schema, jobs) : []),
-          ...(groups.length > 0 ? await readFinishedGroups(pool, schema, groups) : []),
+        const [endedJobs, endedGroups] = [
+          jobs.length > 0 ? await readFinishedJobs(pool, schema, jobs) : [],
+          groups.length > 0 ? await readFinishedGroups(pool, schema, groups) : [],
         ]
-        for (const one of ended) for (const wait of waits.get(one.id) ?? []) wait.resolve(one)
+        for (const job of endedJobs) for (const wait of waitsFor('job', job.id)) wait.resolve(job)
+        for (const group of endedGroups) for (const wait of waitsFor('group', group.id)) wait.resolve(group)
       } catch (error) {
         // The next poll looks again.
         if (isTransientError(error))
@@ -134,6 +139,15 @@ export function createWaiter(options: {
     for (const id of waits.keys()) looks.add(id)
   }
 
+  /** What a user's function throws must end neither the connection nor the process. */
+  const tell = (watcher: (event: GroupEvent) => void, event: GroupEvent) => {
+    try {
+      watcher(event)
+    } catch (error) {
+      logger.error({ err: error, group: event.id }, 'a function that watches groups threw')
+    }
+  }
+
   const open = () => {
     listener ??= openListener({
       postgres: options.postgres,
@@ -141,7 +155,7 @@ export function createWaiter(options: {
       onNotify: (_, told) => {
         const [id = '', event] = told.split(' ')
         if (event === undefined) looks.add(id)
-        else for (const watcher of watchers) watcher({ id, event: event as GroupEvent['event'] })
+        else for (const watcher of watchers) tell(watcher, { id, event: event as GroupEvent['event'] })
       },
       onGap: lookAtAll,
       onError: error =>
@@ -170,10 +184,11 @@ export function createWaiter(options: {
     checkOptions('CONFIG_INVALID', kind === 'job' ? 'waitFor' : 'waitForGroup', wanted, ['timeout', 'signal'])
     const { timeout = '30s', signal } = wanted
     const timeoutMs = toTimerMs(timeout, 'timeout')
+    checkSignal(signal)
     signal?.throwIfAborted()
     await open()
 
-    const together = waits.get(id) ?? Object.assign(new Set<Wait>(), { kind })
+    const together = waits.get(id) ?? new Set<Wait>()
     waits.set(id, together)
     poll ??= setInterval(lookAtAll, POLL_MS)
     let own: Wait | undefined
@@ -181,7 +196,7 @@ export function createWaiter(options: {
     let onAbort: (() => void) | undefined
     try {
       return await new Promise<FinishedJob | FinishedGroup>((resolve, reject) => {
-        own = { timeoutMs, resolve, reject }
+        own = { kind, timeoutMs, resolve, reject }
         together.add(own)
         timer = setTimeout(() => timedOut(kind, id, timeoutMs).then(reject, reject), timeoutMs)
         onAbort = () => reject(signal?.reason)

@@ -1,4 +1,5 @@
 /** Owns the typed calls of the scripts: one queue's dispatch index. Expected outcomes are codes, not errors. */
+import { quoted } from '../job/check-options.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
 import { rootKey } from './names.ts'
@@ -118,6 +119,13 @@ export interface QueueIndex {
   dropGeneration(generation: string, most: number): Promise<boolean>
 }
 
+/** Of what is kept as JSON: a script could not read it again, now and ever after. */
+function checkTexts(script: string, texts: readonly string[]): void {
+  const isText = (text: unknown) => typeof text === 'string' && text !== '' && text.isWellFormed()
+  if (Array.isArray(texts) && texts.every(isText)) return
+  throw new Error(`lua/${script}.lua: facts are lists of texts; got ${quoted(texts)}`)
+}
+
 export function queueIndex(runner: ScriptRunner, deployment: string, queue: string): QueueIndex {
   const root = rootKey(deployment, queue)
   const run = (name: string, args: Record<string, string | number>, items?: string[]) =>
@@ -182,6 +190,7 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
       return code as 'OK' | 'LOST'
     },
     async register(generation, worker, { tasks, tags, constraintTags }) {
+      for (const texts of [tasks, tags, constraintTags]) checkTexts('register', texts)
       const facts = JSON.stringify({ tasks, tags, constraintTags })
       const [code] = await run('register', { generation, worker, facts })
       return code as 'OK' | 'LOST'
@@ -192,6 +201,7 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
     },
     async refill(step, lane, from, bound, jobs) {
       const { task, tag, constraintTag, isPlain, hasLimits } = lane
+      checkTexts('refill', [task, tag, constraintTag])
       const [code, , boundScore, boundId] = await run(
         'refill',
         {

@@ -1,5 +1,6 @@
 /** Owns how a user says where Redis is. */
 import type { ClusterOptions, RedisOptions } from 'ioredis'
+import { shown } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 
 /**
@@ -22,16 +23,17 @@ export interface RedisPlace {
 }
 
 export function readRedisConfig(config: RedisConfig): RedisPlace {
-  const given =
-    typeof config === 'object' && 'url' in config ? config : { url: config as string | readonly string[] }
-  const urls = (typeof given.url === 'string' ? given.url.split(',') : [...(given.url ?? [])]).map(url =>
-    String(url).trim(),
-  )
-  for (const url of urls) {
-    if (/^rediss?:\/\/./.test(url)) continue
+  const isSettings = typeof config === 'object' && config !== null && 'url' in config
+  const given = isSettings ? config : { url: config as string | readonly string[] }
+  const { url } = given
+  const urls = (
+    typeof url === 'string' ? url.split(/,(?=\s*\w+:\/\/)/) : Array.isArray(url) ? url : [url]
+  ).map(url => (typeof url === 'string' ? url.trim() : shown(url)))
+  for (const url of urls.length > 0 ? urls : ['an empty list']) {
+    if (/^rediss?:\/\/./.test(url) && URL.canParse(url)) continue
     throw new LongshoreError(
       'CONFIG_INVALID',
-      `a Redis URL must start with redis:// or rediss://; got ${withoutPassword(url)}: set REDIS_URL or pass \`redis\``,
+      `a Redis URL must start with redis:// or rediss:// and name a host, as in redis://localhost:6379; got ${withoutPassword(url).slice(0, 200)}: set REDIS_URL or pass \`redis\``,
     )
   }
   return { urls, options: given.options ?? {}, clusterOptions: given.clusterOptions ?? {} }

@@ -1,14 +1,19 @@
 /**
  * Owns the scripts under `lua/`: one atomic step each. The header of a file names its arguments, so that callers pass names,
- * not positions; `lua/shared/queue.lua` stands in front of each, and what `@use` names.
+ * not positions, and says of which kind they are: what is not is refused here, since a script that fails half-way is not
+ * rolled back. `lua/shared/queue.lua` stands in front of each, and what `@use` names.
  */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
+import { quoted } from '../job/check-options.ts'
 
 export interface Script {
   readonly name: string
   /** Names of the arguments, in order; items follow them. */
   readonly args: readonly string[]
+  readonly kinds: readonly Kind[]
+  /** What each item is made of. */
+  readonly parts: readonly (Kind & { readonly name: string })[]
   readonly text: string
   readonly sha: string
 }
@@ -19,16 +24,45 @@ export interface ScriptRunner {
   eval(text: string, keys: number, ...args: string[]): Promise<unknown>
 }
 
+interface Kind {
+  readonly kind: string
+  readonly fits: RegExp
+}
+
+/** Lua's numbers hold integers up to 2^53, a little more than 15 digits. */
+const KINDS: Readonly<Record<string, RegExp>> = {
+  int: /^\d{1,16}$/,
+  'int?': /^\d{0,16}$/,
+  place: /^(-1|\d{1,16})$/, // -1: before all of them
+  'place?': /^(-1|\d{0,16})$/,
+  counts: /^(\d{1,16},-?\d{1,16}(,\d{1,16},-?\d{1,16})*)?$/, // number, count, number, count, …
+  text: /^./s,
+  any: /^/,
+}
+
+function kindOf(script: string, name: string, kind: string | undefined): Kind {
+  const fits = kind?.includes('|') ? new RegExp(`^(${kind})$`) : KINDS[kind ?? '']
+  if (kind !== undefined && fits) return { kind, fits }
+  throw new Error(`lua/${script}.lua must say of which kind ${name} is, such as {int}`)
+}
+
 const FOLDER = new URL('../../lua/', import.meta.url)
 const read = (file: string) => readFileSync(new URL(file, FOLDER), 'utf8')
 
 export function parseScript(name: string, source: string, shared: (part: string) => string): Script {
   const [shebang = '', ...lines] = source.split('\n')
   if (!shebang.startsWith('#!lua')) throw new Error(`lua/${name}.lua must begin with #!lua`)
-  const after = (tag: string, wanted: string) =>
-    lines.flatMap(line => new RegExp(`^--- @${tag}\\s+(${wanted})`).exec(line)?.[1] ?? [])
-  const args = after('arg', '\\w+')
-  const uses = after('use', '.+').flatMap(names => names.split(/\s+/))
+  const after = (tag: string) =>
+    lines.flatMap(line => new RegExp(`^--- @${tag}\\s+(.+)`).exec(line)?.[1] ?? [])
+  const typed = (text: string) =>
+    [...text.matchAll(/(\w+)\s+\{([^}]*)\}/g)].map(([, of = '', kind]) => ({
+      name: of,
+      ...kindOf(name, of, kind),
+    }))
+  const kinds = after('arg').map(text => typed(text)[0] ?? kindOf(name, text, undefined))
+  const args = after('arg').map(text => /^\w+/.exec(text)?.[0] ?? '')
+  const parts = after('items').flatMap(typed)
+  const uses = after('use').flatMap(names => names.split(/\s+/))
   const named = args.map((arg, n) => `${arg} = ARGV[${n + 1}]`).join(', ')
   const text = [
     shebang,
@@ -36,7 +70,7 @@ export function parseScript(name: string, source: string, shared: (part: string)
     ...['queue', ...uses].map(part => shared(part)),
     ...lines,
   ].join('\n')
-  return { name, args, text, sha: createHash('sha1').update(text).digest('hex') }
+  return { name, args, kinds, parts, text, sha: createHash('sha1').update(text).digest('hex') }
 }
 
 let cached: ReadonlyMap<string, Script> | undefined
@@ -59,6 +93,11 @@ export function scriptNamed(name: string): Script {
   return script
 }
 
+function fitting(script: Script, name: string, { kind, fits }: Kind, value: unknown): string {
+  if (typeof value === 'string' && fits.test(value) && value.isWellFormed()) return value
+  throw new Error(`lua/${script.name}.lua: ${name} must be {${kind}}; got ${quoted(value)}`)
+}
+
 /** Run a script on one queue. Loaded again by itself where the server has forgotten it. */
 export async function runScript(
   runner: ScriptRunner,
@@ -67,11 +106,18 @@ export async function runScript(
   args: Readonly<Record<string, string | number>>,
   items: readonly string[] = [],
 ): Promise<unknown[]> {
-  const values = script.args.map(name => {
+  const values = script.args.map((name, n) => {
     const value = args[name]
     if (value === undefined) throw new Error(`lua/${script.name}.lua needs ${name}`)
-    return String(value)
+    return fitting(script, name, script.kinds[n] as Kind, String(value))
   })
+  const { parts } = script
+  if (items.length % Math.max(1, parts.length) !== 0)
+    throw new Error(`lua/${script.name}.lua takes items of ${parts.length} parts; got ${items.length}`)
+  for (let n = 0; n < items.length; n++) {
+    const part = parts[n % parts.length]
+    if (part) fitting(script, part.name, part, items[n])
+  }
   const call = [root, ...values, ...items]
   try {
     return (await runner.evalsha(script.sha, 1, ...call)) as unknown[]

@@ -90,6 +90,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
   const logger = given ?? createLogger('longshore', settings.logLevel)
   const postgres = options.postgres ?? settings.databaseUrl ?? ''
   const redis = options.redis ?? settings.redisUrl
+  if (redis) readRedisConfig(redis)
   const sizes = { depth: settings.queueDepth, window: settings.laneWindow }
   let loop: RelayLoop | undefined
   let stuckGroups = 0

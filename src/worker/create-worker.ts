@@ -8,7 +8,7 @@ import { constraintTags } from '../job/constraints.ts'
 import { type Duration, toTimerMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { LogCounts } from '../job/job-log.ts'
-import type { Handler } from '../job/task.ts'
+import { checkTask, type Handler } from '../job/task.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
 import { portableConfig } from '../postgres/heartbeat.ts'
@@ -147,12 +147,13 @@ export function createWorker(options: WorkerOptions): Worker {
     () => byTask(options.handlers),
     () => options.logger && withSafeErrors(options.logger),
     () => typeof options.postgres !== 'string' && options.postgres && portableConfig(options.postgres),
-    () => typeof options.redis !== 'string' && options.redis && readRedisConfig(options.redis),
+    () => options.redis && readRedisConfig(options.redis),
   )
   const { schema, abortGrace: abortGraceMs, stall: stallMs, maxResultBytes } = settings
   const logger = given ?? createLogger('longshore', settings.logLevel)
   const postgres = options.postgres ?? settings.databaseUrl ?? ''
   const redis = options.redis ?? settings.redisUrl
+  if (redis) readRedisConfig(redis)
   const { threadMemoryMb, maxThreads = availableParallelism() } = settings
   // One that runs and one that follows for each thread: more would only be kept from other workers.
   if (options.handlers.every(handler => handler.module))
@@ -360,6 +361,7 @@ function byTask(handlers: readonly Handler[]): Map<string, Handler> {
         'each of `handlers` must be made by task.handle(async job => { … })',
       )
     }
+    checkTask(handler.task, 'the task of a handler')
     if (found.has(handler.task.name)) {
       throw new LongshoreError('CONFIG_INVALID', `two handlers for task ${handler.task.name}: keep one`)
     }

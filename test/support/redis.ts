@@ -102,6 +102,9 @@ export interface QueueOptions extends Partial<Spread> {
   depth?: number
   window?: number
   runner?: ScriptRunner
+  /** Of the leader. */
+  epoch?: string
+  generation?: string
 }
 
 /** A job with a short name: ids compare as the names do. */
@@ -154,10 +157,11 @@ export async function openQueue(
   options: QueueOptions = {},
 ): Promise<TestQueue> {
   const { width = 0, strategy = 'least-queue', depth = 100, window = 100, runner = redis.store } = options
+  const { epoch = '1', generation = GENERATION } = options
   const index = queueIndex(runner, deployment, QUEUE)
   let seq = 0
-  const step = () => ({ epoch: '1', generation: GENERATION, seq: ++seq })
-  await index.beginGeneration('1', GENERATION, { width, strategy }, { depth, window })
+  const step = () => ({ epoch, generation, seq: ++seq })
+  await index.beginGeneration(epoch, generation, { width, strategy }, { depth, window })
 
   const snapshot = async () => {
     const found = await readIndex(redis.store, deployment, QUEUE)
@@ -175,7 +179,7 @@ export async function openQueue(
       mustBeOk((await index.refill(step(), laneFacts(lane, facts), START, null, jobs)).code)
     },
     async worker(worker, facts = {}) {
-      mustBeOk(await index.register(GENERATION, worker, { ...EVERYTHING, ...facts }))
+      mustBeOk(await index.register(generation, worker, { ...EVERYTHING, ...facts }))
     },
     async placeJobs(jobs, how = 'relay') {
       const { code, ...rest } = await index.place(step(), how, jobs)
@@ -183,7 +187,7 @@ export async function openQueue(
       return rest
     },
     async takeIds(worker, limit, { running = 0, freed = new Map(), done = [] } = {}) {
-      const taken = await index.take({ generation: GENERATION, worker, limit, running, freed, done })
+      const taken = await index.take({ generation, worker, limit, running, freed, done })
       mustBeOk(taken.code)
       return taken.ids
     },

@@ -5,9 +5,9 @@ const SOURCE = `#!lua flags=allow-oom
 --- sum: adds.
 --- @key root
 --- @use more parts
---- @arg first       a number
---- @arg second      another, not @arg third
---- @items           further ones
+--- @arg first       {int} a number
+--- @arg second      {int?} another, not @arg third
+--- @items           id {text}, count {int}: further ones
 --- @returns         {code}
 return { arg.first + arg.second }`
 
@@ -37,13 +37,35 @@ describe('running a script', () => {
   it('passes named arguments in their order, and items behind them', async () => {
     const calls: unknown[][] = []
     const runner = { evalsha: async (...call: unknown[]) => calls.push(call), eval: async () => [] }
-    await runScript(runner, script, 'root', { second: 2, first: 1 }, ['x'])
-    expect(calls).toEqual([[script.sha, 1, 'root', '1', '2', 'x']])
+    await runScript(runner, script, 'root', { second: 2, first: 1 }, ['x', '3'])
+    expect(calls).toEqual([[script.sha, 1, 'root', '1', '2', 'x', '3']])
   })
 
   it('refuses a call without one of them', async () => {
     const runner = { evalsha: async () => [], eval: async () => [] }
     await expect(runScript(runner, script, 'root', { first: 1 })).rejects.toThrow('lua/sum.lua needs second')
+  })
+
+  it.each<[first: string | number, items: string[], problem: string]>([
+    [Number.NaN, [], 'lua/sum.lua: first must be {int}; got "NaN"'],
+    [-1, [], 'first must be {int}; got "-1"'],
+    [1e21, [], 'first must be {int}; got "1e+21"'],
+    ['', [], 'first must be {int}; got ""'],
+    ['1\n', [], 'first must be {int}'],
+    [1, ['x'], 'lua/sum.lua takes items of 2 parts; got 1'],
+    [1, ['x', '1', '', '2'], 'id must be {text}; got ""'],
+    [1, ['x', '1.5'], 'count must be {int}; got "1.5"'],
+  ])('refuses %j with items %j before anything is sent', async (first, items, problem) => {
+    let calls = 0
+    const runner = { evalsha: async () => calls++, eval: async () => calls++ }
+    const call = runScript(runner, script, 'root', { first, second: '' }, items)
+    await expect(call).rejects.toThrow(problem)
+    expect(calls).toBe(0)
+  })
+
+  it('must know of which kind each argument is', () => {
+    const untyped = SOURCE.replace('{int} a number', 'a number')
+    expect(() => parseScript('sum', untyped, () => '')).toThrow('must say of which kind')
   })
 })
 
