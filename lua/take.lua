@@ -63,7 +63,7 @@ refresh_heads()
 
 -- A heap of cursors, each at its best job.
 local heap = {}
-local function better(a, b) return before(a.score, a.id, b.score, b.id) end
+local function better(a, b) return a.value < b.value or (a.value == b.value and a.id < b.id) end
 local function sift_down()
   local at = 1
   while true do
@@ -104,6 +104,7 @@ local function advance(cursor)
     if not cursor.page[1] then return false end
   end
   cursor.id, cursor.score = cursor.page[cursor.at], cursor.page[cursor.at + 1]
+  cursor.value = tonumber(cursor.score)
   return true
 end
 local function begin(key, lane, size)
@@ -193,18 +194,26 @@ if limit > 0 and not goes_straight then
   local has_begun = {}
   each(limited, function(kind)
     local heads = redis.call('ZRANGE', prefix .. 'heads:' .. kind, 0, limit - 1)
-    for _, head in ipairs(heads) do
+    local at_heads, limits = {}, {}
+    for at, head in ipairs(heads) do
       local lane = lane_at_head(head)
+      at_heads[at] = lane
+      if lane.key_limit then limits[#limits + 1] = lane.key_limit end
+    end
+    read_free(limits)
+    for _, lane in ipairs(at_heads) do
       if can_start(lane) then
         has_begun[lane.number] = true
         begin(lane.home, lane, math.max(4, math.ceil(limit / #heads)))
       end
     end
   end)
-  -- Where a key has no slot, its lane is not among the heads.
+  -- Where a key has no slot, its lane is not among the heads. Where it has, and nothing else limits it, so many lanes are better.
   for number in pairs(spare) do
     local lane = lane_of(number)
-    if not has_begun[number] then begin(lane.home, lane, math.max(4, math.ceil(limit / spare_lanes))) end
+    if not has_begun[number] and not (lane.head and lane.key_limit and #lane.limits == 1) then
+      begin(lane.home, lane, math.max(4, math.ceil(limit / spare_lanes)))
+    end
   end
 end
 

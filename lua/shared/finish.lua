@@ -12,15 +12,19 @@ local function refresh_heads()
     end
     free_in_heads[limit] = free
   end
+  local gone = {}
   for number in pairs(touched) do
     local lane = lane_of(number)
     if lane and not lane.is_plain then
       local best = redis.call('ZRANGE', lane.home, 0, 0, 'WITHSCORES')
       local head = best[1] and free_of(lane.key_limit) > 0 and best[1]
       local heads = prefix .. 'heads:' .. lane.kind
-      if lane.head and lane.head ~= head then redis.call('ZREM', heads, lane.head .. ' ' .. number) end
+      if lane.head and lane.head ~= head then
+        gone[heads] = gone[heads] or {}
+        table.insert(gone[heads], lane.head .. ' ' .. number)
+      end
       if head then
-        redis.call('ZADD', heads, best[2], head .. ' ' .. number)
+        gather('ZADD', heads, best[2], head .. ' ' .. number)
         if lane.head ~= head then redis.call('HSET', lane.facts, 'head', head) end
       elseif lane.head then
         redis.call('HDEL', lane.facts, 'head')
@@ -28,6 +32,8 @@ local function refresh_heads()
       lane.head = head
     end
   end
+  for heads, members in pairs(gone) do bulk('ZREM', heads, members) end
+  write_gathered()
 end
 
 --- So many slots of a limit are free that were not before: for each at most one worker is woken.
@@ -51,11 +57,20 @@ end
 local function finish()
   write_gathered()
   refresh_heads()
+  local changed = {}
+  for limit in pairs(free_before) do changed[#changed + 1] = limit end
+  for first = 1, #changed, 1000 do
+    local last = math.min(first + 999, #changed)
+    for at, turn in ipairs(redis.call('HMGET', prefix .. 'turns', unpack(changed, first, last))) do
+      local limit = changed[first + at - 1]
+      gather('HSET', prefix .. 'slots', limit, free_of(limit))
+      -- Every change gets a number, so that whoever sets the absolute count knows whether it is still the truth.
+      gather('HSET', prefix .. 'turns', limit, string.format('%.0f', tonumber(turn or '0') + 1))
+    end
+  end
+  write_gathered()
   for limit, before_call in pairs(free_before) do
     local free = free_of(limit)
-    redis.call('HSET', prefix .. 'slots', limit, free)
-    -- Every change gets a number, so that whoever sets the absolute count knows whether it is still the truth.
-    redis.call('HINCRBY', prefix .. 'turns', limit, 1)
     ring_for_slots(limit, math.min(free, free - before_call) - (rung[limit] or 0))
   end
   for number in pairs(touched) do

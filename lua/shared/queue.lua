@@ -144,6 +144,17 @@ local function free_of(limit)
   return free
 end
 
+--- The same for many limits, in few calls.
+local function read_free(limits)
+  for first = 1, #limits, 1000 do
+    local last = math.min(first + 999, #limits)
+    for at, free in ipairs(redis.call('HMGET', prefix .. 'slots', unpack(limits, first, last))) do
+      local limit = limits[first + at - 1]
+      free_slots[limit] = free_slots[limit] or tonumber(free or '0')
+    end
+  end
+end
+
 --- Written by `finish`.
 local function add_slots(limit, count)
   local free = free_of(limit)

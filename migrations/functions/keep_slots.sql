@@ -9,8 +9,9 @@ create function longshore.keep_slots(
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
--- As in assign_slots.
+-- As in assign_slots; and one row by its key.
 set enable_nestloop = off
+set enable_bitmapscan = off
 as $$
 begin
   with source as materialized (

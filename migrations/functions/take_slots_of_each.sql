@@ -8,6 +8,7 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 -- A few slot groups of each limit, by their key, however many there are.
 set enable_seqscan = off
+set enable_bitmapscan = off
 set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
