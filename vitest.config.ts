@@ -54,6 +54,7 @@ export default defineConfig({
             'test/crash/graphs-hold.test.ts',
             'test/crash/held-snapshot.test.ts',
             'test/crash/limits-hold.test.ts',
+            'test/crash/upgrade.test.ts',
             'test/crash/worker-dies.test.ts',
           ],
           provide: { dispatch: 'redis' },

@@ -1,16 +1,20 @@
 /**
  * Owns the shape of the database: applies `migrations/*.sql` once and in order, and re-creates the functions under
  * `migrations/functions/` whose text has changed. Every step is a transaction that takes the lock first and then
- * looks at what is left to do, so any number of processes may start at once, also behind a transaction pooler.
+ * looks at what is left to do, so any number of processes may start at once, also behind a transaction pooler. Processes go on
+ * meanwhile: a step that would have to wait for somebody's open transaction, with everybody else behind it, is tried again later.
  */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
+import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { checkOptions } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { pauseMs } from '../runtime/retry.ts'
 import { connectionConfig } from './connect.ts'
 import type { PostgresConfig } from './postgres-config.ts'
+import { createRelease, readNewer, writeRelease } from './release.ts'
 import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from './schema-name.ts'
 import { checkServerVersion, explainUnreachable } from './server-version.ts'
 
@@ -105,25 +109,32 @@ async function applyAll(
   options: MigrateOptions,
 ): Promise<MigrationStep[]> {
   const taken: MigrationStep[] = []
-  const done = (step: MigrationStep) => {
-    taken.push(step)
-    options.onStep?.(step)
+  const apply = async (step: () => Promise<MigrationStep[]>) => {
+    for (const done of await inLockedTransaction(client, schema, step)) {
+      taken.push(done)
+      options.onStep?.(done)
+    }
   }
-  await inLockedTransaction(client, schema, () => createLedger(client, schema))
+  await apply(async () => {
+    await createLedger(client, schema)
+    if ((await stepsLeft(client, schema)).newer === undefined) await writeRelease(client, schema)
+    return []
+  })
   for (const migration of schemaFiles().migrations) {
-    await inLockedTransaction(client, schema, async () => {
+    await apply(async () => {
       const left = await stepsLeft(client, schema)
-      if (!left.migrations.some(m => m.version === migration.version)) return
+      if (!left.migrations.some(m => m.version === migration.version)) return []
       await client.query(inSchema(schema, migration.sql))
       await client.query(
         inSchema(schema, 'insert into longshore.migrations (version, name) values ($1, $2)'),
         [migration.version, migration.name],
       )
-      done(toStep(schema, migration))
+      return [toStep(schema, migration)]
     })
   }
-  await inLockedTransaction(client, schema, async () => {
-    const { functions, surplus } = await stepsLeft(client, schema)
+  await apply(async () => {
+    const { functions, surplus, newer } = await stepsLeft(client, schema)
+    if (newer !== undefined) return []
     for (const name of surplus) await dropFunction(client, schema, name)
     // Bodies may name functions that are created after them.
     await client.query('set local check_function_bodies = off')
@@ -134,13 +145,13 @@ async function applyAll(
         inSchema(schema, 'insert into longshore.functions (name, checksum) values ($1, $2)'),
         [file.name, file.checksum],
       )
-      done(toStep(schema, file))
     }
     await client.query(inSchema(schema, 'select longshore.prepare_history($1)'), [HISTORY_DAYS_AHEAD])
     await client.query(
       inSchema(schema, 'select longshore.keep_logs($1, retention_days) from longshore.settings'),
       [HISTORY_DAYS_AHEAD],
     )
+    return functions.map(file => toStep(schema, file))
   })
   return taken
 }
@@ -166,13 +177,24 @@ async function createLedger(client: Queryable, schema: string): Promise<void> {
       'create table if not exists longshore.functions (name text primary key, checksum text not null)',
     ),
   )
+  await createRelease(client, schema)
 }
 
-/** What the database lacks. Refuses a database that a newer longshore has migrated. */
+/**
+ * What the database lacks. Nothing, where a newer version has migrated it that serves this one (`newer`); a database that does not is
+ * refused.
+ */
 export async function stepsLeft(client: Queryable, schema: string) {
-  const ledger = await client.query('select to_regclass($1) is not null as found', [`"${schema}".functions`])
+  const ledger = await client.query(
+    'select to_regclass($1) is not null as found, to_regclass($2) is not null as has_release',
+    [`"${schema}".functions`, `"${schema}".release`],
+  )
   const files = schemaFiles()
-  if (!ledger.rows[0]?.['found']) return { ...files, surplus: [] as string[], isMissing: true }
+  if (!ledger.rows[0]?.['found'])
+    return { ...files, surplus: [] as string[], isMissing: true, newer: undefined }
+  const newer = ledger.rows[0]['has_release'] ? await readNewer(client, schema) : undefined
+  if (newer !== undefined)
+    return { migrations: [], functions: [], surplus: [] as string[], isMissing: false, newer }
 
   const applied = await client.query(inSchema(schema, 'select version from longshore.migrations'))
   const versions = new Set(applied.rows.map(row => Number(row['version'])))
@@ -192,6 +214,7 @@ export async function stepsLeft(client: Queryable, schema: string) {
     functions: files.functions.filter(f => checksums.get(f.name) !== f.checksum),
     surplus: [...checksums.keys()].filter(name => !names.has(name)),
     isMissing: versions.size === 0,
+    newer,
   }
 }
 
@@ -206,18 +229,50 @@ async function dropFunction(client: Queryable, schema: string, name: string): Pr
   await client.query(inSchema(schema, 'delete from longshore.functions where name = $1'), [name])
 }
 
-async function inLockedTransaction(
-  client: Queryable,
-  schema: string,
-  run: () => Promise<void>,
-): Promise<void> {
+/** So long a step waits for others, who wait behind it; then it lets them go first. */
+const LOCK_TIMEOUT = '1s'
+const PAUSES = { firstMs: 500, maxMs: 2000 }
+/** About a minute and a half. */
+const MOST_TRIES = 40
+
+async function inLockedTransaction<T>(client: Queryable, schema: string, run: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await inTransaction(client, schema, run)
+    } catch (error) {
+      const { code } = error as { code?: unknown }
+      if (code !== '55P03' && code !== '40P01') throw error
+      if (tries >= MOST_TRIES) throw await explainHeld(client, schema, error)
+      await pause(pauseMs(tries, PAUSES))
+    }
+  }
+}
+
+async function inTransaction<T>(client: Queryable, schema: string, run: () => Promise<T>): Promise<T> {
   await client.query('begin')
   try {
     await client.query("select pg_advisory_xact_lock(hashtext('longshore migrate'), hashtext($1))", [schema])
-    await run()
+    await client.query(`set local lock_timeout = '${LOCK_TIMEOUT}'`)
+    const done = await run()
     await client.query('commit')
+    return done
   } catch (error) {
     await client.query('rollback').catch(() => undefined) // the first error says more
     throw error
   }
+}
+
+async function explainHeld(client: Queryable, schema: string, cause: unknown): Promise<LongshoreError> {
+  const { rows } = await client.query(
+    `select distinct a.pid from pg_locks l join pg_stat_activity a on a.pid = l.pid join pg_class c on c.oid = l.relation
+     where l.granted and c.relnamespace = $1::regnamespace and a.pid <> pg_backend_pid() and a.xact_start < now() - interval '5 seconds'
+     order by 1 limit 10`,
+    [`"${schema}"`],
+  )
+  const held = rows.length > 0 ? ` (process ${rows.map(row => row['pid']).join(', ')} of Postgres)` : ''
+  return new LongshoreError(
+    'STORE_UNAVAILABLE',
+    `a table of schema "${schema}" that this migration changes is held by an open transaction${held}: end it, and migrate again; the steps before are done`,
+    { cause },
+  )
 }

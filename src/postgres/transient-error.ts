@@ -22,6 +22,12 @@ const CODES = new Set([
   'ETIMEDOUT',
 ])
 
+/** A migration has replaced a function between the parsing of a call and its run. */
+const REPLACED: Readonly<Record<string, RegExp>> = {
+  XX000: /cache lookup failed for (function|type|relation)/,
+  '42883': /function with OID \d+ does not exist/,
+}
+
 /** Errors of the driver itself carry no code. */
 const MESSAGES =
   /connection terminated|connection ended|timeout expired|query read timeout|client has encountered a connection error/i
@@ -32,6 +38,7 @@ export function isTransientError(error: unknown): boolean {
   const code = (error as { code?: unknown }).code
   // A partition was attached while this very row was on its way to the default one.
   if (code === '23514' && error.message.includes('partition constraint')) return true
+  if (typeof code === 'string' && REPLACED[code]?.test(error.message)) return true
   if (typeof code === 'string') return CODES.has(code) || code.startsWith('08')
   return MESSAGES.test(error.message)
 }

@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { expect } from 'vitest'
 import { LongshoreError } from '../../src/index.ts'
 
-export const SEED = Number(process.env['LONGSHORE_SEED'] ?? randomInt(2 ** 31))
+const SEED = Number(process.env['LONGSHORE_SEED'] ?? randomInt(2 ** 31))
 
 /** Runs a property as often as told; the seed is printed, and in the error too. */
 export async function always<T extends unknown[]>(

@@ -3,6 +3,7 @@ import { afterEach } from 'vitest'
 import type { RelayOptions } from '../../src/index.ts'
 import type { TestDatabase } from './database.ts'
 import type { Deployment } from './deployment.ts'
+import type { NextVersion } from './next-version.ts'
 import { spawnScript } from './spawn-cli.ts'
 
 export interface RelayProcess {
@@ -25,10 +26,15 @@ export function useRelayProcesses(database: TestDatabase, deployment: Deployment
     await Promise.all(started.splice(0).map(each => each.kill()))
   })
 
-  return async function startRelay(
-    options: Pick<RelayOptions, 'redis'> & { postgres?: string } = {},
-  ): Promise<RelayProcess> {
-    const { child, says, ended } = spawnScript(
+  return async function startRelay({
+    build,
+    ...options
+  }: Pick<RelayOptions, 'redis'> & {
+    postgres?: string
+    /** Of another version: see `next-version.ts`. */
+    build?: NextVersion
+  } = {}): Promise<RelayProcess> {
+    const { child, says, ended } = (build?.spawnScript ?? spawnScript)(
       'test/support/relay-main.ts',
       [JSON.stringify({ postgres: database.url, redis: deployment.redis, ...options })],
       { LONGSHORE_LOG_LEVEL: 'silent' },

@@ -15,6 +15,10 @@ export interface Cli {
 export const spawnCli = (args: string[], env: Record<string, string> = {}, cwd = process.cwd()): Cli =>
   start([resolve('dist/cli/main.js'), ...args], env, cwd)
 
+/** A compiled file. */
+export const spawnFile = (file: string, args: string[], env: Record<string, string> = {}): Cli =>
+  start([file, ...args], env)
+
 /** Compiled once for all tests, see global-setup.ts. */
 export const BUILT_SCRIPTS = [
   'blocking-worker',

@@ -3,6 +3,7 @@ import { afterEach } from 'vitest'
 import type { WorkerOptions } from '../../src/index.ts'
 import type { TestDatabase } from './database.ts'
 import type { Deployment } from './deployment.ts'
+import type { NextVersion } from './next-version.ts'
 import { clockOffBy, spawnScript } from './spawn-cli.ts'
 
 export interface WorkerProcess {
@@ -30,6 +31,10 @@ type ProcessOptions = Pick<WorkerOptions, 'lease' | 'name' | 'maxConcurrentTasks
   redis?: string
   /** How far its clock is off. */
   clockOffByMs?: number
+  /** Of another version: see `next-version.ts`. */
+  build?: NextVersion
+  /** Redis holds nothing for it yet. */
+  goesDirect?: boolean
 }
 
 /** Call after `useDeployment`: then the processes end before the audit. */
@@ -41,10 +46,12 @@ export function useWorkerProcesses(database: TestDatabase, deployment: Deploymen
 
   return async function startProcess({
     clockOffByMs,
+    build,
+    goesDirect = false,
     ...options
   }: ProcessOptions = {}): Promise<WorkerProcess> {
     await deployment.needRelay()
-    const { child, says, ended, said } = spawnScript(
+    const { child, says, ended, said } = (build?.spawnScript ?? spawnScript)(
       'test/support/task-worker.ts',
       [JSON.stringify({ postgres: database.url, redis: deployment.redis, ...options })],
       { LONGSHORE_LOG_LEVEL: 'silent', ...(clockOffByMs === undefined ? {} : clockOffBy(clockOffByMs)) },
@@ -70,7 +77,7 @@ export function useWorkerProcesses(database: TestDatabase, deployment: Deploymen
     }
     started.push(process)
     await says('.\n')
-    if (deployment.redis) {
+    if (deployment.redis && !goesDirect) {
       // Some are made to die at once.
       await says('through redis\n').catch(() => ended)
     }

@@ -20,6 +20,13 @@ describe('a failure that passes by itself', () => {
     expect(isTransientError(Object.assign(new Error('connection terminated'), { code }))).toBe(false)
   })
 
+  it.each([
+    ['XX000', 'cache lookup failed for function 16480'],
+    ['42883', 'function with OID 16480 does not exist'],
+  ])('is that of a function which a migration has just replaced: %s %s', (code, message) => {
+    expect(isTransientError(Object.assign(new Error(message), { code }))).toBe(true)
+  })
+
   it('is nothing that is not an Error', () => {
     expect(isTransientError('connection terminated')).toBe(false)
   })
