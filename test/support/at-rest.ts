@@ -49,6 +49,7 @@ export async function auditAtRest(
 
 export function mustHold(violations: readonly Violation[]): void {
   if (violations.length === 0) return
-  const lines = violations.map(({ invariant, problem, jobId }) => `${invariant}: ${jobId ?? ''} ${problem}`)
-  throw new Error(`the test left violated invariants behind:\n${lines.join('\n')}`)
+  throw new Error(`the test left violated invariants behind:\n${violations.map(inWords).join('\n')}`)
 }
+
+export const inWords = ({ invariant, problem, jobId }: Violation) => `${invariant}: ${jobId ?? ''} ${problem}`

@@ -13,6 +13,7 @@ import {
   type ProducerOptions,
   type Relay,
   type RelayOptions,
+  type Violation,
   type Worker,
   type WorkerOptions,
 } from '../../src/index.ts'
@@ -39,6 +40,10 @@ export interface Deployment {
   atRest(options?: AtRestOptions): Promise<void>
   /** This test damages the tables on purpose: no audit after it. */
   skipAudit(because: string): void
+  /** What the audits find now. */
+  violations(): Promise<Violation[]>
+  /** Everything is removed, as after a test. */
+  clear(): Promise<void>
 }
 
 export type DeploymentOptions = (
@@ -72,16 +77,25 @@ export function useDeployment(database: TestDatabase, options: DeploymentOptions
     await Promise.all(producers.splice(0).map(producer => producer.close()))
     // A test that failed may have left a transaction open.
     await database.rows("set lock_timeout = '20s'")
-    const db = asQueryable(database)
-    const violations = isAudited ? [...(await audit(db)), ...(await journal.auditJournal())] : []
-    const redis = whereRedis()
-    if (isAudited && redis && relays.length > 0) violations.push(...(await auditDispatch(db, { redis })))
+    const found = isAudited ? await violations() : []
     await Promise.all(relays.splice(0).map(relay => relay.stop()))
     isAudited = isToAudit
+    await clear()
+    mustHold(found)
+  })
+
+  const violations = async () => {
+    const db = asQueryable(database)
+    const found = [...(await audit(db)), ...(await journal.auditJournal())]
+    const redis = whereRedis()
+    if (redis && relays.length > 0) found.push(...(await auditDispatch(db, { redis })))
+    return found
+  }
+
+  const clear = async () => {
     await empty(database)
     await database.rows("update longshore.settings set dispatch = 'direct'")
-    mustHold(violations)
-  })
+  }
 
   const relay = async (options: RelayOptions = {}) => {
     if (relays[0]) return relays[0]
@@ -127,6 +141,8 @@ export function useDeployment(database: TestDatabase, options: DeploymentOptions
     skipAudit() {
       isAudited = false
     },
+    violations,
+    clear,
   }
 }
 

@@ -10,14 +10,20 @@ export interface ScriptWeakness {
 /** Runs the scripts of the package, weakened. */
 export function weakenedRunner(
   runner: ScriptRunner,
-  { remove, replacement = '' }: ScriptWeakness,
+  weaknesses: ScriptWeakness | readonly ScriptWeakness[],
 ): ScriptRunner {
-  const weakened = new Map(
-    [...allScripts().values()]
-      .filter(({ text }) => text.includes(remove))
-      .map(({ sha, text }) => [sha, text.replace(remove, replacement)]),
-  )
-  if (weakened.size === 0) throw new Error(`no script holds: ${remove}`)
+  const weakened = new Map<string, string>()
+  for (const { remove, replacement = '' } of [weaknesses].flat()) {
+    let isHeld = false
+    for (const { sha, text } of allScripts().values()) {
+      const guarded = weakened.get(sha) ?? text
+      const weak = guarded.replace(remove, () => replacement)
+      if (weak === guarded) continue
+      weakened.set(sha, weak)
+      isHeld = true
+    }
+    if (!isHeld) throw new Error(`no script holds: ${remove}`)
+  }
   return {
     evalsha: (sha, keys, ...args) => {
       const text = weakened.get(sha)

@@ -3,6 +3,7 @@
  * go wrong without it, or the test proves nothing.
  */
 import { readFileSync } from 'node:fs'
+import type { Queryable } from '../../src/job/queryable.ts'
 import { inSchema } from '../../src/postgres/schema-name.ts'
 import type { TestDatabase } from './database.ts'
 
@@ -11,6 +12,8 @@ export interface Weakness {
   name: string
   remove: string
   replacement?: string
+  /** Wherever it stands in the function, not only where it stands first. */
+  isEverywhere?: boolean
 }
 
 const sqlOf = (name: string) =>
@@ -26,10 +29,13 @@ export async function weakened<T>(
   const create = (sql: string) =>
     database.rows(inSchema('longshore', sql.replace(/^create function/m, 'create or replace function')))
   const changed = new Map<string, string>()
-  for (const { name, remove, replacement = '' } of weaknesses) {
+  for (const { name, remove, replacement = '', isEverywhere = false } of weaknesses) {
     const sql = changed.get(name) ?? sqlOf(name)
-    if (!sql.includes(remove)) throw new Error(`${name}.sql does not hold: ${remove}`)
-    changed.set(name, sql.replace(remove, replacement))
+    const weak = isEverywhere
+      ? sql.replaceAll(remove, () => replacement)
+      : sql.replace(remove, () => replacement)
+    if (weak === sql) throw new Error(`${name}.sql does not hold: ${remove}`)
+    changed.set(name, weak)
   }
   try {
     for (const sql of changed.values()) await create(sql)
@@ -37,6 +43,25 @@ export async function weakened<T>(
   } finally {
     for (const name of changed.keys()) await create(sqlOf(name))
   }
+}
+
+/** Run `work` with a connection whose statements lack a guard: for SQL that stands in `src`. */
+export async function withWeakQueries<T>(
+  database: TestDatabase,
+  { remove, replacement = '' }: Omit<Weakness, 'name'>,
+  work: (db: Queryable) => Promise<T>,
+): Promise<T> {
+  const guarded = inSchema('longshore', remove)
+  let isWeak = false
+  const result = await work({
+    query: async (text, values) => {
+      const weak = text.replace(guarded, () => inSchema('longshore', replacement))
+      isWeak ||= weak !== text
+      return { rows: await database.rows(weak, values) }
+    },
+  })
+  if (!isWeak) throw new Error(`no statement held: ${remove}`)
+  return result
 }
 
 /** A pause for a barrier: the function waits there while somebody holds this advisory lock. */
