@@ -165,6 +165,27 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
     { remove: "  set_worker_bound(me, '-1', '')\nend\n", replacement: 'end\n' },
     /complete|takes|bound of/,
   ],
+  [
+    'what was read from another bound is not taken in',
+    FANOUT,
+    {
+      remove: 'if lane.bound_score ~= arg.fromScore or lane.bound_id ~= arg.fromId then\n',
+      replacement: 'if false then\n',
+    },
+    /refilled|bound of lane|takes/,
+  ],
+  [
+    'a lane that runs low asks to be read on',
+    FANOUT,
+    { remove: 'size_of(lane) < window / 2 then want_more(number) end\n', replacement: 'false then end\n' },
+    /read on/,
+  ],
+  [
+    'a job that is gone is not taken any more',
+    FANOUT,
+    { remove: '  if taken_of(ARGV[at]) then forget_taken(ARGV[at]) end\n' },
+    /taken/,
+  ],
 ]
 
 describe('without the rule that', () => {

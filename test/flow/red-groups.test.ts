@@ -1,0 +1,301 @@
+/** The red side of groups and workflows where `group-races`, `workflow-races` and `groups-model` leave a guard out. */
+import { describe, expect, it } from 'vitest'
+import { defineTask } from '../../src/index.ts'
+import { type Claimed, settling, workByHand } from '../support/by-hand.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { byRule, type Guard, underWay, useGuards } from '../support/guards.ts'
+import { waitsForLock } from '../support/locks.ts'
+import { type Graph, submitGraph } from '../support/submit-graph.ts'
+import { pauseAt } from '../support/weaken.ts'
+
+const database = useDatabase()
+const deployment = useDeployment(database)
+const { check, begin, barrier } = useGuards(database, deployment)
+const step = defineTask<string, string, unknown, string>({ name: 'step' })
+const BARRIER = 85
+
+const running = async <Name extends string>(graph: Graph<NoInfer<Name>> & Record<Name, unknown>) => {
+  const producer = deployment.producer()
+  const { group, jobs } = await submitGraph<Name>(producer, step, graph)
+  const worker = await workByHand(database, ['step'])
+  const claims = await worker.claim(100)
+  const runOf = (name: Name) => claims.find(({ payload }) => payload === name) as Claimed
+  return { producer, group, jobs, worker, runOf }
+}
+const childrenOf = (id: string) =>
+  database.rows<{ id: string }>('select id from longshore.jobs where group_id = $1', [id])
+
+const cancels: Guard[] = [
+  {
+    rule: 'a cancel of a group holds its jobs: a claim that comes in between does not get away',
+    given: [
+      {
+        name: 'cancel_group',
+        remove: '  with gone as (',
+        replacement: `  ${pauseAt(BARRIER)}\n  with gone as (`,
+      },
+      { name: 'cancel_group', remove: "'1s', true);\n\n", replacement: "'20s', true);\n\n" },
+    ],
+    without: {
+      name: 'cancel_group',
+      remove: 'order by j.id for update;',
+      replacement: 'order by j.id;',
+      isEverywhere: true,
+    },
+    happens: async () => {
+      const producer = deployment.producer()
+      const { group } = await submitGraph(producer, step, { only: [] })
+      const worker = await workByHand(database, ['step'])
+      const { open } = await barrier(BARRIER)
+      const client = await begin()
+      const cancelled = underWay(client.query('select longshore.cancel_group($1)', [group.id]))
+      await waitsForLock(database, client)
+      await worker.claim(1)
+      await open()
+      await cancelled
+      await client.query('commit')
+      const left = await database.rows('select from longshore.jobs where not is_cancelled')
+      if (left.length > 0) return 'a job of a cancelled group runs, and nobody tells it'
+    },
+    tells: /nobody tells it/,
+  },
+  {
+    rule: 'nothing is added to a group while it is cancelled',
+    given: [
+      {
+        name: 'cancel_group',
+        remove: "  perform longshore.need_read_committed('cancel a group');",
+        replacement: `  ${pauseAt(BARRIER)}`,
+      },
+      { name: 'cancel_group', remove: "set lock_timeout = '1s'", replacement: "set lock_timeout = '20s'" },
+    ],
+    without: {
+      name: 'cancel_group',
+      remove: 'where g.id = p_group for update;',
+      replacement: 'where g.id = p_group;',
+    },
+    happens: async () => {
+      const { producer, group } = await running({ first: [] })
+      const { open } = await barrier(BARRIER)
+      const [cancelling, adding] = [await begin(), await begin()]
+      const cancelled = underWay(cancelling.query('select longshore.cancel_group($1)', [group.id]))
+      await waitsForLock(database, cancelling)
+      const more = producer.addToGroup(group)
+      more.add(step, 'late')
+      const added = more.submit({ tx: adding }).then(
+        () => true,
+        () => false,
+      )
+      const isAdded = await Promise.race([added, waitsForLock(database, adding).then(() => false)])
+      await open()
+      await cancelled
+      await cancelling.query('commit')
+      if (isAdded) await adding.query('commit')
+      await added
+      if ((await childrenOf(group.id)).length > 1) return 'a job was added to a cancelled group'
+    },
+    tells: /added to a cancelled group/,
+  },
+  {
+    rule: 'whoever adds to a group holds it: it does not end meanwhile',
+    without: {
+      name: 'add_to_group',
+      remove: 'where g.id = p_group for key share;',
+      replacement: 'where g.id = p_group;',
+    },
+    happens: async () => {
+      const { producer, group, worker, runOf } = await running({ first: [] })
+      const adding = await begin()
+      const more = producer.addToGroup(group)
+      more.add(step, 'late')
+      await more.submit({ tx: adding })
+      await worker.settle([settling(runOf('first'))])
+      await database.rows('select longshore.close_groups(array[$1]::uuid[])', [group.id])
+      await adding.query('commit')
+    },
+    tells: /^7: .* has ended as complete, and it is ready/m,
+  },
+  {
+    rule: 'nothing is added to a group that has ended',
+    without: {
+      name: 'add_to_group',
+      remove: 'if v_group.finished_at is not null or v_group.cancelled_at is not null then',
+      replacement: 'if false then',
+    },
+    happens: async () => {
+      const { producer, group, worker, runOf } = await running({ first: [] })
+      await worker.settle([settling(runOf('first'))])
+      await database.rows('select longshore.close_groups(array[$1]::uuid[])', [group.id])
+      const more = producer.addToGroup(group)
+      more.add(step, 'late')
+      await more.submit().catch((error: { code: string }) => expect(error.code).toMatch(/GROUP/))
+    },
+    tells: /^7: .* has ended as complete, and it is ready/m,
+  },
+  {
+    rule: 'a job runs after jobs of its own group only',
+    without: [
+      { name: 'add_to_group', remove: 'if v_strange is not null then', replacement: 'if false then' },
+    ],
+    happens: async () => {
+      const { jobs } = await running({ first: [] })
+      const producer = deployment.producer()
+      const { group } = await submitGraph(producer, step, { other: [] })
+      await database
+        .rows(
+          `select longshore.add_to_group($1, null, false, false,
+             '[{"queue": "default", "task": "step", "tag": "default", "constraintTag": "c:", "maxAttempts": 1, "priority": 0}]',
+             array[longshore.new_id()], array[1], '"late"', null, null, array[1], $2, '{fail}', $2)`,
+          [group.id, [jobs.first.id]],
+        )
+        .catch((error: { code: string }) => expect(error.code).toBe('LS004'))
+    },
+    tells: /^7: .* it runs after job/m,
+  },
+]
+
+describe('a group', () => {
+  it.each(byRule(cancels))('[S13] [S5] %s', (_, guard) => check(guard))
+})
+
+const passes: Guard[] = [
+  {
+    rule: 'a cancel that reads an older snapshot is refused: it would not see who waits',
+    without: {
+      name: 'cancel',
+      remove: "perform longshore.need_read_committed('cancel a job that others may wait for');",
+    },
+    happens: async () => {
+      const { producer, group, jobs } = await running({ first: [], second: ['first'] })
+      const cancelling = await begin()
+      await cancelling.query('set transaction isolation level repeatable read')
+      await cancelling.query('select from longshore.jobs')
+      const more = producer.addToGroup(group)
+      more.add(step, 'late', { after: jobs.second })
+      await more.submit()
+      await cancelling
+        .query('select longshore.cancel(array[$1::uuid])', [jobs.second.id])
+        .then(() => cancelling.query('commit'))
+        .catch((error: { code: string }) => expect(error.code).toBe('25000'))
+    },
+    tells: /^[67]: .* late|^[67]: .* it is waiting|^6: .* of which 0 are open/m,
+  },
+  {
+    rule: 'whom a failure dooms ends with it',
+    without: {
+      name: 'pass_on',
+      remove: "where p.state <> 'succeeded'\n        union",
+      replacement: 'where false\n        union',
+    },
+    happens: async () => {
+      const { worker, runOf } = await running({ first: [], second: ['first'] })
+      await worker.settleOthers([{ ...settling(runOf('first')), outcome: 'failed' }])
+    },
+    tells: /^7: .* it is waiting, although job/m,
+  },
+  {
+    rule: 'a failure dooms those behind, and theirs',
+    without: {
+      name: 'pass_on',
+      remove:
+        "from doomed d\n        cross join lateral (select e.* from longshore.edges e where e.parent = d.id and e.policy <> 'run' offset 0) e",
+      replacement:
+        'from doomed d\n        cross join lateral (select e.* from longshore.edges e where false offset 0) e',
+    },
+    happens: async () => {
+      const { worker, runOf } = await running({ first: [], second: ['first'], third: ['second'] })
+      await worker.settleOthers([{ ...settling(runOf('first')), outcome: 'failed' }])
+    },
+    tells: /^[67]: .* it is waiting/m,
+  },
+  {
+    rule: 'an edge that says run lets its child run',
+    without: {
+      name: 'pass_on',
+      remove: "e.parent = p.id and e.policy <> 'run' offset 0",
+      replacement: 'e.parent = p.id offset 0',
+    },
+    happens: async () => {
+      const { worker, runOf } = await running({ first: [], second: [['first', 'run']] })
+      await worker.settleOthers([{ ...settling(runOf('first')), outcome: 'failed' }])
+    },
+    tells: /^7: .* every job that it was to run after has succeeded/m,
+  },
+  {
+    rule: 'the end of a parent is passed on with it',
+    without: { name: 'settle', remove: 'if v_linked is not null then', replacement: 'if false then' },
+    happens: async () => {
+      const { worker, runOf } = await running({ first: [], second: ['first'] })
+      await worker.settle([settling(runOf('first'))])
+    },
+    tells: /^6: .* of which 0 are open/m,
+  },
+  {
+    rule: 'the end of a parent in a transaction is passed on with it',
+    without: {
+      name: 'complete',
+      remove: 'if v_job.group_id is not null or v_job.workflow is not null then',
+      replacement: 'if false then',
+    },
+    happens: async () => {
+      const { worker, runOf } = await running({ first: [], second: ['first'] })
+      const { id, lease_token: token } = runOf('first')
+      const tx = await begin()
+      await tx.query("select set_config('longshore_run.lease', $1, true)", [token])
+      await tx.query('select longshore.complete($1, $2, $3, null)', [worker.id, id, token])
+      await tx.query('commit')
+    },
+    tells: /^6: .* of which 0 are open/m,
+  },
+]
+
+describe('what a job waits for', () => {
+  it.each(byRule(passes))('[S3] [S4] %s', (_, guard) => check(guard))
+})
+
+const turns: Guard[] = [
+  {
+    rule: 'one job of a workflow has the turn',
+    without: { name: 'insert_linked', remove: 'w.is_free and h.id is null', replacement: 'true' },
+    happens: async () => {
+      const producer = deployment.producer()
+      await producer.enqueue(step, 'a', { workflow: 'w' })
+      await producer.enqueue(step, 'b', { workflow: 'w' })
+    },
+    tells: /jobs_one_turn/,
+  },
+  {
+    rule: 'the turn passes to the lowest number that is left',
+    without: {
+      name: 'pass_on',
+      remove: 'where j.workflow = w.id order by j.workflow_seq limit 1\n      ) n',
+      replacement: 'where j.workflow = w.id order by j.workflow_seq desc limit 1\n      ) n',
+    },
+    happens: async () => {
+      const producer = deployment.producer()
+      await producer.enqueueMany(step, ['a', 'b', 'c'], { workflow: 'w' })
+      const worker = await workByHand(database, ['step'])
+      const [run] = await worker.claim(1)
+      await worker.settle([settling(run as Claimed)])
+      await worker.claim(1)
+    },
+    tells: /^9: .* it has the turn, and number 1 stands before it/m,
+  },
+  {
+    rule: 'a settle that ends the head passes the turn',
+    without: { name: 'pass_on', remove: "if v_workflows <> '{}' then", replacement: 'if false then' },
+    happens: async () => {
+      const producer = deployment.producer()
+      await producer.enqueueMany(step, ['a', 'b'], { workflow: 'w' })
+      const worker = await workByHand(database, ['step'])
+      const [run] = await worker.claim(1)
+      await worker.settle([settling(run as Claimed)])
+    },
+    tells: /^9: .* no turn, and is the first/m,
+  },
+]
+
+describe('a workflow', () => {
+  it.each(byRule(turns))('[W2] %s', (_, guard) => check(guard))
+})

@@ -1,0 +1,433 @@
+/** The red side of limits: slots are taken and freed in the same transaction as the run, whichever way it begins and ends. */
+import { describe, expect, it } from 'vitest'
+import { defineTask } from '../../src/index.ts'
+import { type Claimed, settling, workByHand } from '../support/by-hand.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { byRule, type Guard, underWay, useGuards } from '../support/guards.ts'
+import { waitsForLock } from '../support/locks.ts'
+import { pauseAt } from '../support/weaken.ts'
+
+const database = useDatabase()
+const deployment = useDeployment(database)
+const { check, begin, barrier } = useGuards(database, deployment)
+const limited = defineTask({ name: 'limited', concurrency: 2 })
+const keyed = defineTask({ name: 'keyed', concurrency: 2, concurrencyPerKey: 1 })
+const plain = defineTask({ name: 'plain' })
+const BARRIER = 84
+const BY_NOBODY = /^5: .* used 1, held by 0 running jobs/m
+
+const enqueue = (jobs: number) =>
+  deployment.producer({ tasks: [limited] }).enqueueMany(
+    limited,
+    Array.from({ length: jobs }, (_, n) => n),
+  )
+const running = async (jobs = 1) => {
+  await enqueue(jobs)
+  const worker = await workByHand(database, ['limited'])
+  const claims: Claimed[] = []
+  for (let calls = 0; calls < jobs; calls++) claims.push(...(await worker.claim(1)))
+  return { worker, claims, first: claims[0] as Claimed }
+}
+const hold = async (id: string) => {
+  const holder = await begin()
+  await holder.query('select from longshore.jobs where id = $1 for update', [id])
+}
+const claimThese = (worker: number, ids: string[]) =>
+  database.rows('select * from longshore.claim_these($1, $2, array(select id from longshore.lanes))', [
+    worker,
+    ids,
+  ])
+const SETTLE_AND_CLAIM = 'select * from longshore.settle_and_claim($1, $2, $3, null, null, $4, $5, $6)'
+/** What comes next is claimed in the same call. */
+const settleAndClaim = (worker: number, run: Claimed, limit: number, these: string[] | null = null) =>
+  database.rows(SETTLE_AND_CLAIM, [
+    worker,
+    [run.id],
+    [run.lease_token],
+    limit,
+    these,
+    these && [Number((run as unknown as { lane: number }).lane)],
+  ])
+
+const taken: Guard[] = [
+  {
+    rule: 'a run from a lane under a limit names its slot',
+    without: { name: 'claim_limited_lane', remove: ', slot = v_slots[n.no]' },
+    happens: async () => void (await running()),
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a run from several lanes names its slot',
+    without: { name: 'claim_limited', remove: 'slot = nullif(g.slot, -1), ' },
+    happens: async () => {
+      await deployment.producer({ tasks: [keyed] }).enqueue(keyed, 1, { concurrencyKey: 'k' })
+      await (await workByHand(database, ['keyed'])).claim(1)
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a run with a key names the slot of its key',
+    without: { name: 'claim_limited', remove: ', key_slot = nullif(g.key_slot, -1)' },
+    happens: async () => {
+      await deployment.producer({ tasks: [keyed] }).enqueue(keyed, 1, { concurrencyKey: 'k' })
+      await (await workByHand(database, ['keyed'])).claim(1)
+    },
+    tells: /^5: .* it runs without a slot of limit/m,
+  },
+  {
+    rule: 'a run that Redis named names its slot',
+    without: { name: 'claim_these', remove: 'slot = nullif(g.slot, -1), ' },
+    happens: async () => {
+      const [job] = await enqueue(1)
+      await claimThese((await workByHand(database, ['limited'])).id, [job?.id as string])
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a claim counts the slots that it takes',
+    without: { name: 'take_slots', remove: 'set used = g.used + t.taken', replacement: 'set used = g.used' },
+    happens: async () => void (await running()),
+    tells: /^5: .* used 0, held by 1 running jobs/m,
+  },
+  {
+    rule: 'two claims at once do not take the last slot twice',
+    given: [
+      {
+        name: 'take_slots',
+        remove: "  if v_numbers <> '{}' then",
+        replacement: `  if pg_try_advisory_xact_lock(${BARRIER}, 1) then ${pauseAt(BARRIER)} end if;\n  if v_numbers <> '{}' then`,
+      },
+    ],
+    without: { name: 'take_slots', remove: '\n      for update skip locked' },
+    happens: async () => {
+      await running(1) // one slot is left
+      await enqueue(2)
+      const [one, other] = [await workByHand(database, ['limited']), await workByHand(database, ['limited'])]
+      const { open } = await barrier(BARRIER)
+      const client = await begin()
+      const claimed = underWay(one.claim(1, client))
+      await waitsForLock(database, client)
+      // It passes the barrier: the first one stands there.
+      await other.claim(1)
+      await open()
+      await claimed
+      await client.query('commit')
+    },
+    tells: /used_fits/,
+  },
+  {
+    rule: 'a limit that is first set counts what runs',
+    without: {
+      name: 'set_limit',
+      remove: '(select count(*) from holding h where h.number = s.number)',
+      replacement: '0',
+    },
+    happens: async () => {
+      await deployment.producer().enqueue(plain, 1)
+      await (await workByHand(database, ['plain'])).claim(1)
+      await deployment.producer({ tasks: [defineTask({ name: 'plain', concurrency: 2 })] }).enqueue(plain, 2)
+    },
+    tells: /^5: .* used 0, held by 1 running jobs/m,
+  },
+]
+
+describe('a slot is taken with the run:', () => {
+  it.each(byRule(taken))('[L5] %s', (_, guard) => check(guard))
+})
+
+const freed: Guard[] = [
+  {
+    rule: 'a settle alone frees the slots',
+    without: {
+      name: 'settle_and_claim',
+      remove: 'elsif v_lanes is not null then',
+      replacement: 'elsif false then',
+    },
+    happens: async () => {
+      const { worker, first } = await running()
+      await worker.settle([settling(first)])
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a settle tells the slots that its runs held',
+    without: { name: 'settle', remove: 'if v_lanes is not null then', replacement: 'if false then' },
+    happens: async () => {
+      const { worker, first } = await running()
+      await worker.settle([settling(first)])
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a settle tells them where not all is as it should be',
+    without: {
+      name: 'settle_carefully',
+      remove:
+        'unnest(v_ended.lanes, v_ended.slots, v_ended.key_slots) as h(lane, slot, key_slot);\n  if v_plain',
+      replacement:
+        'unnest(v_ended.lanes, v_ended.slots, v_ended.key_slots) as h(lane, slot, key_slot) where false;\n  if v_plain',
+    },
+    happens: async () => {
+      const { worker, first } = await running()
+      await worker.settle([settling(first), { id: '00000000-0000-7000-8000-000000000000', token: '1' }])
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a failure tells them',
+    without: {
+      name: 'settle_others',
+      remove: '    if v_job.slot is not null or v_job.key_slot is not null then',
+      replacement: '    if false then',
+    },
+    happens: async () => {
+      const { worker, first } = await running()
+      await worker.settleOthers([{ ...settling(first), outcome: 'failed' }])
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'the end of a job of a group tells them',
+    without: {
+      name: 'ended_linked',
+      remove: 'where p_job.slot is not null or p_job.key_slot is not null',
+      replacement: 'where false',
+    },
+    happens: async () => {
+      const producer = deployment.producer({ tasks: [limited] })
+      const group = producer.group()
+      group.add(limited, 1)
+      await group.submit()
+      const worker = await workByHand(database, ['limited'])
+      const [run] = await worker.claim(1)
+      await worker.settleOthers([{ ...settling(run as Claimed), outcome: 'failed' }])
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a completion in a transaction frees them',
+    without: {
+      name: 'complete',
+      remove: 'if v_job.slot is not null or v_job.key_slot is not null then',
+      replacement: 'if false then',
+    },
+    happens: async () => {
+      const { worker, first } = await running()
+      const tx = await begin()
+      await tx.query("select set_config('longshore_run.lease', $1, true)", [first.lease_token])
+      await tx.query('select longshore.complete($1, $2, $3, null)', [worker.id, first.id, first.lease_token])
+      await tx.query('commit')
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a settle whose claim finds less than it could take frees the rest',
+    without: {
+      name: 'claim_limited_lane',
+      remove: 'if v_claimed < cardinality(v_slots) then',
+      replacement: 'if false then',
+    },
+    happens: async () => {
+      const { worker, first } = await running()
+      await settleAndClaim(worker.id, first, 5)
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a settle whose worker serves several lanes frees them before its claim',
+    without: {
+      name: 'claim',
+      remove:
+        'v_opened := longshore.open_limits(longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots));',
+      replacement: 'null;',
+    },
+    happens: async () => {
+      await enqueue(1)
+      await deployment.producer().enqueue(plain, 1)
+      const worker = await workByHand(database, ['limited', 'plain'])
+      const [run] = await worker.claim(1)
+      await settleAndClaim(worker.id, run as Claimed, 5)
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a settle whose worker is just being rescued frees them all the same',
+    without: {
+      name: 'claim',
+      remove:
+        'perform longshore.reopen(longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots))\n    where p_held_lanes is not null;',
+    },
+    happens: async () => {
+      const { worker, first } = await running()
+      const rescuing = await begin()
+      await rescuing.query('select pg_advisory_xact_lock(hashtext(\'"longshore".worker\'), $1)', [worker.id])
+      await settleAndClaim(worker.id, first, 5)
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a settle whose claim names jobs frees what those do not need',
+    without: {
+      name: 'claim_these',
+      remove: 'if cardinality(v_own) > cardinality(v_page) then',
+      replacement: 'if false then',
+    },
+    happens: async () => {
+      const { worker, first } = await running()
+      await settleAndClaim(worker.id, first, 1, ['00000000-0000-7000-8000-000000000000'])
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a claim gives back the slot of a job that another holds',
+    without: {
+      name: 'return_slots',
+      remove: 'set used = g.used - surplus.slots',
+      replacement: 'set used = g.used',
+    },
+    happens: async () => {
+      const [job] = await enqueue(1)
+      await hold(job?.id as string)
+      await claimThese((await workByHand(database, ['limited'])).id, [job?.id as string])
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'a job under two limits that gets one slot gives it back',
+    without: { name: 'assign_slots', remove: 'if 0 < any (v_left) then', replacement: 'if false then' },
+    happens: async () => {
+      const producer = deployment.producer({ tasks: [keyed] })
+      const jobs = await producer.enqueueMany(keyed, [1, 2], { concurrencyKey: 'k' })
+      const worker = await workByHand(database, ['keyed'])
+      await claimThese(
+        worker.id,
+        jobs.map(job => job.id),
+      )
+    },
+    tells: BY_NOBODY,
+  },
+]
+
+describe('a slot is freed with the end of the run:', () => {
+  it.each(byRule(freed))('[L5] %s', (_, guard) => check(guard))
+})
+
+const changed: Guard[] = [
+  {
+    rule: 'a worker that registers while a first limit is set waits for it',
+    without: {
+      name: 'register_worker',
+      remove: "perform pg_advisory_xact_lock_shared(hashtext('longshore.limits'), 0);",
+    },
+    happens: async () => {
+      await deployment.producer().enqueue(plain, 1)
+      const [setting, registering] = [await begin(), await begin()]
+      await setting.query('select longshore.register_tasks($1)', [
+        '[{"name": "plain", "queue": "default", "tag": "default", "maxAttempts": 3, "concurrency": 2}]',
+      ])
+      const registered = underWay(
+        registering.query(
+          "select longshore.register_worker('new', '{default}', '{plain}', '{default}', '{}', '{c:}', 15000) as id",
+        ),
+      )
+      const isHeld = await Promise.race([
+        registered.then(() => false),
+        waitsForLock(database, registering).then(() => true),
+      ])
+      const claim = async () => {
+        await registering.query('select longshore.claim($1, 1)', [(await registered).rows[0].id])
+        await registering.query('commit')
+      }
+      if (!isHeld) await claim()
+      await setting.query('commit')
+      if (isHeld) await claim()
+    },
+    tells: /^5: .* it runs without a slot of limit/m,
+  },
+  {
+    rule: 'who sets a first limit waits for runs that are just ending',
+    without: {
+      name: 'hold_limits',
+      remove:
+        "    perform from longshore.jobs j\n    where j.state = 'running' and j.lane = any (array(select l.id from longshore.lanes l where l.task = any (v_first)))\n    order by j.id\n    for update;",
+    },
+    given: [
+      { name: 'hold_limits', remove: "set lock_timeout = '200ms'", replacement: "set lock_timeout = '20s'" },
+    ],
+    happens: async () => {
+      await deployment.producer().enqueue(plain, 1)
+      const worker = await workByHand(database, ['plain'])
+      const [run] = await worker.claim(1)
+      const [ending, setting] = [await begin(), await begin()]
+      await worker.settle([settling(run as Claimed)], ending)
+      const set = underWay(
+        setting.query('select longshore.register_tasks($1)', [
+          '[{"name": "plain", "queue": "default", "tag": "default", "maxAttempts": 3, "concurrency": 2}]',
+        ]),
+      )
+      await waitsForLock(database, setting)
+      await ending.query('commit')
+      await set
+      await setting.query('commit')
+    },
+    tells: BY_NOBODY,
+  },
+  {
+    rule: 'two claims do not make the limit of a new key at once',
+    without: {
+      name: 'make_key_limits',
+      remove: "\n    or not pg_try_advisory_xact_lock(hashtext('longshore.limits'), 1)",
+    },
+    happens: async () => {
+      const producer = deployment.producer({ tasks: [keyed] })
+      await producer.enqueueMany(keyed, [1, 2], { concurrencyKey: 'k' })
+      const [one, other] = [await workByHand(database, ['keyed']), await workByHand(database, ['keyed'])]
+      const [first, second] = [await begin(), await begin()]
+      await one.claim(1, first)
+      const claimed = underWay(other.claim(1, second))
+      await Promise.race([claimed, waitsForLock(database, second)])
+      await first.query('commit')
+      await claimed
+    },
+    tells: /duplicate key/,
+  },
+  {
+    rule: 'a claim does not take a lane off the list that an open enqueue relies on',
+    without: { name: 'tidy_heads', remove: '\n    for update skip locked' },
+    happens: async () => {
+      const free = defineTask({ name: 'keyed', concurrencyPerKey: 5 })
+      const producer = deployment.producer({ tasks: [free] })
+      await producer.enqueue(free, 'known', { concurrencyKey: 'k' })
+      const worker = await workByHand(database, ['keyed'])
+      const [enqueueing, claiming] = [await begin(), await begin()]
+      await producer.enqueue(free, 'new', { concurrencyKey: 'k', tx: enqueueing })
+      const claimed = underWay(worker.claim(5, claiming))
+      await Promise.race([claimed, waitsForLock(database, claiming)])
+      await enqueueing.query('commit')
+      expect((await claimed).length).toBeLessThan(2)
+      await claiming.query('commit')
+    },
+    tells: /^5: .* no claim would look at it/m,
+  },
+  {
+    rule: 'who opens a limit opens the lanes of its key',
+    without: {
+      name: 'open_limits',
+      remove: 'update longshore.lane_heads h set closed_by = null where h.closed_by = v_limit;',
+    },
+    happens: async () => {
+      const producer = deployment.producer({ tasks: [keyed] })
+      await producer.enqueueMany(keyed, [1, 2], { concurrencyKey: 'k' })
+      const worker = await workByHand(database, ['keyed'])
+      const [run] = await worker.claim(1)
+      await worker.claim(1)
+      await worker.settle([settling(run as Claimed)])
+    },
+    tells: /^5: .* no claim would look at it/m,
+  },
+]
+
+describe('limits that change under load', () => {
+  it.each(byRule(changed))('[L6] %s', (_, guard) => check(guard))
+})
