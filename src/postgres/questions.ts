@@ -434,6 +434,20 @@ export const QUESTIONS: readonly Question[] = [
       select 'it was cancelled while it ran, and is ' || j.state as problem, j.id as job_id
       from @page j where j.is_cancelled and j.state <> 'running'`,
   },
+  ...(['jobs', 'finished_jobs'] as const).map(
+    (over): Question => ({
+      // Whoever cancels a group holds its jobs, and says so afterwards: what runs then has started before.
+      invariant: 8,
+      over,
+      advice:
+        'it has started already, so nothing can be undone: cancel it if it still runs, and look at what it did',
+      sql: `
+        select format('its group %s was cancelled at %s, and it started at %s', g.id, g.cancelled_at, j.started_at) as problem,
+          j.id as job_id
+        from @page j join longshore.groups g on g.id = j.group_id
+        where g.cancelled_at < j.started_at`,
+    }),
+  ),
   {
     // What has changed is made known to Redis by a relay, within moments.
     invariant: 12,
@@ -465,9 +479,11 @@ export const QUESTIONS: readonly Question[] = [
     advice: 'nobody rescues: start a worker or `longshore relay`, or look at the log of the one that leads',
     values: options => [options.graceMs ?? 10_000],
     sql: `
-      select format('it runs under worker %s, whose lease ran out at %s', w.id, w.expires_at) as problem, j.id as job_id
+      select format('it runs under worker %s, whose lease ran out at %s', w.id, least(w.expires_at, w.dead_at)) as problem,
+        j.id as job_id
       from @page j join longshore.workers w on w.id = j.worker_id
-      where j.state = 'running' and w.expires_at < clock_timestamp() - $1::int * interval '1 millisecond'`,
+      where j.state = 'running'
+        and least(w.expires_at, w.dead_at) < clock_timestamp() - $1::int * interval '1 millisecond'`,
   },
   ...(['jobs', 'finished_jobs'] as const).map(
     (over): Question => ({

@@ -269,8 +269,21 @@ describe('the audit', () => {
        from longshore.jobs where ${job('running')}`,
     ],
     [8, 'and is ready', `update longshore.jobs set is_cancelled = true where ${job('ready')}`],
+    [
+      8,
+      'was cancelled at -infinity, and it started',
+      "update longshore.groups set cancelled_at = '-infinity'",
+    ],
+    [
+      8,
+      'was cancelled at -infinity, and it started',
+      `update longshore.groups set cancelled_at = '-infinity';
+       delete from longshore.finished_jobs where ${job('bad')};
+       update longshore.jobs set group_id = (select id from longshore.groups) where ${job('running')}`,
+    ],
     [13, 'which does not exist', 'delete from longshore.workers'],
     [13, 'whose lease ran out', "update longshore.workers set expires_at = now() - interval '11 seconds'"],
+    [13, 'whose lease ran out', "update longshore.workers set dead_at = now() - interval '11 seconds'"],
     [
       13,
       'whose lease ran out',

@@ -332,6 +332,12 @@ describe('doctor', () => {
       `update longshore.finished_jobs set state = 'cancelled', started_at = now() + interval '1 hour' where ${job('bad')}`,
     ],
     [
+      8,
+      'was cancelled at',
+      'cancel it if it still runs',
+      `update longshore.groups set cancelled_at = '-infinity'; update longshore.finished_jobs set started_at = now() where ${job('bad')}`,
+    ],
+    [
       12,
       'the oldest row of the outbox',
       'nobody reads the outbox',
