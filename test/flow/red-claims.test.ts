@@ -86,15 +86,6 @@ const ways: Way[] = [
     other: claim,
   },
   {
-    way: 'from one lane beside a settle',
-    name: 'claim',
-    claim,
-    tasks: ['one'],
-    stateless: [{ name: 'claim', remove: " and j.state = 'ready'" }],
-    token: NEW_TOKEN,
-    other: claimPlain,
-  },
-  {
     way: 'from several lanes',
     name: 'claim_merged',
     claim,
@@ -126,8 +117,8 @@ const ways: Way[] = [
     name: 'claim_these',
     claim: claimThese,
     tasks: ['one'],
-    stateless: [{ name: 'claim_these', remove: NAMED, replacement: 'j.lane = any' }],
-    token: NEW_TOKEN,
+    stateless: [{ name: 'claim_these', remove: NAMED, replacement: 'j.lane = any', isEverywhere: true }],
+    token: 'lease_token = v_token',
     other: claim,
   },
   {
@@ -173,7 +164,6 @@ const whileFound = async (
 
 /** What a claim has found, it changes at the very place where it found it, and where the state is still the same. */
 const placed: { name: string; claim: Claim; other: Claim; found: string; from: string }[] = [
-  { name: 'claim', claim, other: claimPlain, found: 'h', from: "j.lane = v_lanes[1] and j.state = 'ready'" },
   {
     name: 'claim_plain',
     claim: claimPlain,
@@ -187,13 +177,6 @@ const placed: { name: string; claim: Claim; other: Claim; found: string; from: s
     other: claim,
     found: 'f',
     from: "j.id = any (p_these) and j.state::text = 'ready'",
-  },
-  {
-    name: 'claim_these',
-    claim: claimThese,
-    other: claim,
-    found: 'f',
-    from: "j.id = any (p_ids) and j.state::text = 'ready'",
   },
 ]
 
@@ -262,7 +245,7 @@ describe('a claim', () => {
 
   it.each([
     ['claim_plain', claimNamed, ['one'], `${NAMED} (v_lanes)\n    for`],
-    ['claim_these', claimThese, ['one'], `${NAMED} (v_lanes)\n      for`],
+    ['claim_these', claimThese, ['one'], `${NAMED} (v_lanes)`],
     ['claim_these', claimThese, ['limited'], `${NAMED} (v_lanes)`],
   ] as const)(
     '[C6] hands over no job that has left the lane in which Redis believes it (%s, case %#)',

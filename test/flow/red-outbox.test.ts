@@ -286,7 +286,7 @@ describe('the relay is told by the transaction itself of', () => {
       )
     const note = 'perform longshore.note_changes(p_workers => array['
     await check({
-      rule: 'it comes',
+      rule: 'word of a worker that comes',
       without: { name: 'register_worker', remove: `${note}v_id]);` },
       happens: async () => {
         await prepare()
@@ -296,7 +296,7 @@ describe('the relay is told by the transaction itself of', () => {
       tells: /nobody is told of the worker/,
     })
     await check({
-      rule: 'it leaves',
+      rule: 'word of a worker that leaves',
       without: { name: 'unregister_worker', remove: `${note}p_worker]);` },
       happens: async () => {
         const [row] = await register()
@@ -307,7 +307,7 @@ describe('the relay is told by the transaction itself of', () => {
       tells: /nobody is told of the worker/,
     })
     await check({
-      rule: 'it dies',
+      rule: 'word of a worker that dies',
       without: { name: 'rescue', remove: ', p_workers => v_dead' },
       happens: async () => {
         await register()

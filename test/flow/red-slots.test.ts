@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
 import { type Claimed, settling, workByHand } from '../support/by-hand.ts'
-import { useDatabase } from '../support/database.ts'
+import { type TestClient, useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { byRule, type Guard, underWay, useGuards } from '../support/guards.ts'
 import { waitsForLock } from '../support/locks.ts'
@@ -33,11 +33,9 @@ const hold = async (id: string) => {
   const holder = await begin()
   await holder.query('select from longshore.jobs where id = $1 for update', [id])
 }
-const claimThese = (worker: number, ids: string[]) =>
-  database.rows('select * from longshore.claim_these($1, $2, array(select id from longshore.lanes))', [
-    worker,
-    ids,
-  ])
+const CLAIM_THESE = 'select * from longshore.claim_these($1, $2, array(select id from longshore.lanes))'
+const claimThese = async (worker: number, ids: string[], client?: TestClient) =>
+  client ? client.query(CLAIM_THESE, [worker, ids]) : database.rows(CLAIM_THESE, [worker, ids])
 const SETTLE_AND_CLAIM = 'select * from longshore.settle_and_claim($1, $2, $3, null, null, $4, $5, $6)'
 /** What comes next is claimed in the same call. */
 const settleAndClaim = (worker: number, run: Claimed, limit: number, these: string[] | null = null) =>
@@ -110,6 +108,31 @@ const taken: Guard[] = [
       await waitsForLock(database, client)
       // It passes the barrier: the first one stands there.
       await other.claim(1)
+      await open()
+      await claimed
+      await client.query('commit')
+    },
+    tells: /used_fits/,
+  },
+  {
+    rule: 'two claims of what Redis names do not take the last slot twice',
+    given: [
+      {
+        name: 'take_slots_of_each',
+        remove: '  update longshore.slot_groups g',
+        replacement: `  if pg_try_advisory_xact_lock(${BARRIER}, 1) then ${pauseAt(BARRIER)} end if;\n  update longshore.slot_groups g`,
+      },
+    ],
+    without: { name: 'take_slots_of_each', remove: '\n        for update skip locked' },
+    happens: async () => {
+      await running(1)
+      const jobs = await enqueue(2)
+      const [one, other] = [await workByHand(database, ['limited']), await workByHand(database, ['limited'])]
+      const { open } = await barrier(BARRIER)
+      const client = await begin()
+      const claimed = underWay(claimThese(one.id, [jobs[0]?.id as string], client))
+      await waitsForLock(database, client)
+      await claimThese(other.id, [jobs[1]?.id as string])
       await open()
       await claimed
       await client.query('commit')
@@ -270,7 +293,7 @@ const freed: Guard[] = [
     rule: 'a settle whose claim names jobs frees what those do not need',
     without: {
       name: 'claim_these',
-      remove: 'if cardinality(v_own) > cardinality(v_page) then',
+      remove: 'if v_kept.rest_lanes is not null then',
       replacement: 'if false then',
     },
     happens: async () => {
@@ -313,7 +336,47 @@ describe('a slot is freed with the end of the run:', () => {
   it.each(byRule(freed))('[L5] %s', (_, guard) => check(guard))
 })
 
+const LOWERED =
+  '[{"name": "limited", "queue": "default", "tag": "default", "maxAttempts": 3, "concurrency": 1}]'
+/** Two run under a limit that becomes one; one of them ends, and the next is claimed with it. */
+const endWhileDraining = async (these: boolean) => {
+  const { worker, first } = await running(2)
+  const [next] = await enqueue(1)
+  await database.rows('select longshore.register_tasks($1)', [LOWERED])
+  await settleAndClaim(worker.id, first, 1, these ? [next?.id as string] : null)
+  const rows = await database.rows("select from longshore.jobs where state = 'running'")
+  if (rows.length > 1) return 'a job started while more ran than may'
+}
+
 const changed: Guard[] = [
+  {
+    rule: 'no slot passes on from one run to the next while a lowered limit drains',
+    without: { name: 'claim', remove: ' and g.is_draining)', replacement: ' and false)' },
+    happens: () => endWhileDraining(false),
+    tells: /more ran than may/,
+  },
+  {
+    rule: 'no slot passes on to what Redis names while a lowered limit drains',
+    without: { name: 'keep_slots', remove: 'select g.is_draining from', replacement: 'select false from' },
+    happens: () => endWhileDraining(true),
+    tells: /more ran than may/,
+  },
+  {
+    rule: 'a slot that was passed on in vain opens its limit again',
+    without: {
+      name: 'claim_these',
+      remove: 'v_opened := v_opened || longshore.open_limits(longshore.return_slots(',
+      replacement: 'perform cardinality(longshore.return_slots(',
+    },
+    happens: async () => {
+      const { worker, first } = await running(2)
+      const [held, other] = await enqueue(2)
+      await claimThese(worker.id, [other?.id as string]) // the limit is closed
+      await hold(held?.id as string)
+      await settleAndClaim(worker.id, first, 1, [held?.id as string])
+    },
+    tells: /^5: .* is closed, and 1 of 2 slots are used/m,
+  },
   {
     rule: 'a worker that registers while a first limit is set waits for it',
     without: {
