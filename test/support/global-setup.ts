@@ -1,15 +1,14 @@
 /**
  * Starts one Postgres and one Redis for all test files, and a migrated template in Postgres, which each file clones. Builds the
- * command line and the scripts of processes: compiled anew for each of two hundred starts they would take a second more each time.
+ * command line and the scripts of processes.
  */
-import { mkdirSync, rmSync, symlinkSync } from 'node:fs'
-import { resolve } from 'node:path'
 import pg from 'pg'
 import { build } from 'tsdown'
 import type { TestProject } from 'vitest/node'
 import { startPostgres, startRedis } from '../../src/dev/index.ts'
 import { migrate } from '../../src/index.ts'
-import { BUILT_FOLDER, BUILT_SCRIPTS } from './spawn-cli.ts'
+import { buildScripts } from './build-scripts.ts'
+import { BUILT_FOLDER } from './spawn-cli.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -25,24 +24,8 @@ declare module 'vitest' {
 /** Once, though this is called for each project. */
 const once = globalThis as { built?: Promise<unknown> }
 
-/** In the folders they come from, so that what is found from there is found from here: modules, `migrations/` and `lua/`. */
-async function buildScripts(): Promise<void> {
-  rmSync(BUILT_FOLDER, { recursive: true, force: true })
-  mkdirSync(BUILT_FOLDER, { recursive: true })
-  for (const folder of ['migrations', 'lua', 'package.json'])
-    symlinkSync(resolve(folder), resolve(BUILT_FOLDER, folder))
-  await build({
-    entry: BUILT_SCRIPTS,
-    root: '.',
-    outDir: BUILT_FOLDER,
-    clean: false,
-    dts: false,
-    logLevel: 'error',
-  })
-}
-
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  once.built ??= Promise.all([build({ dts: false, logLevel: 'error' }), buildScripts()])
+  once.built ??= Promise.all([build({ dts: false, logLevel: 'error' }), buildScripts(BUILT_FOLDER)])
   const [postgres, redis] = await Promise.all([startPostgres(), startRedis(), once.built])
   process.stdout.write(`${postgres.choice}\n${redis.choice}\n`)
   const template = `longshore_test_${process.pid}_template`

@@ -20,8 +20,12 @@ export interface JournalRun {
   endedAt: number | undefined
   /** The state that it went to; `ended` for the history. */
   wentTo: string | undefined
+  /** Which attempt it was, 1 for the first. */
+  attempt: number
   /** It went back because its worker died. */
   isRescued: boolean
+  /** It went back, and its attempt was not used. */
+  isGivenBack: boolean
 }
 
 const INSTALL = `
@@ -197,10 +201,11 @@ const RUNS = `
     s.score::float8 as score, extract(epoch from s.began)::float8 * 1000000 as claim_began_at,
     extract(epoch from s.at)::float8 * 1000000 as started_at,
     extract(epoch from s.ended_at)::float8 * 1000000 as ended_at, s.went_to,
-    s.is_rescued
+    s.attempts as attempt, s.is_rescued, s.is_given_back and not s.is_rescued as is_given_back
   from (
     select c.*, lead(c.at) over way as ended_at,
       coalesce(lead(c.rescues) over way > c.rescues, false) as is_rescued,
+      coalesce(lead(c.attempts) over way < c.attempts, false) as is_given_back,
       case when lead(c.no) over way is not null then coalesce(lead(c.state) over way::text, 'ended') end as went_to
     from journal.changes c
     where c.state is distinct from c.was and 'running' in (c.was, c.state)
@@ -250,7 +255,9 @@ export function createJournal(database: Pick<TestDatabase, 'rows'>): Journal {
         startedAt: row['started_at'] as unknown as number,
         endedAt: row['ended_at'] ?? undefined,
         wentTo: row['went_to'] ?? undefined,
+        attempt: row['attempt'] as unknown as number,
         isRescued: row['is_rescued'] as unknown as boolean,
+        isGivenBack: row['is_given_back'] as unknown as boolean,
       }))
     },
   }

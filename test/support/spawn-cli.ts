@@ -19,15 +19,18 @@ export const spawnCli = (args: string[], env: Record<string, string> = {}, cwd =
 export const spawnFile = (file: string, args: string[], env: Record<string, string> = {}): Cli =>
   start([file, ...args], env)
 
-/** Compiled once for all tests, see global-setup.ts. */
+/** Compiled once for all tests, see build-scripts.ts. */
 export const BUILT_SCRIPTS = [
-  'blocking-worker',
-  'crowd-worker',
-  'enqueue-main',
-  'heavy-worker',
-  'relay-main',
-  'task-worker',
-].map(name => `test/support/${name}.ts`)
+  'nemesis/produce',
+  'nemesis/relay',
+  'nemesis/work',
+  'support/blocking-worker',
+  'support/crowd-worker',
+  'support/enqueue-main',
+  'support/heavy-worker',
+  'support/relay-main',
+  'support/task-worker',
+].map(name => `test/${name}.ts`)
 /** Under node_modules, because nothing else looks there. */
 export const BUILT_FOLDER = 'node_modules/.longshore-scripts'
 

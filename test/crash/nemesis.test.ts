@@ -1,0 +1,25 @@
+import { resolve } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { runNemesis } from '../nemesis/run.ts'
+import { BUILT_FOLDER } from '../support/spawn-cli.ts'
+
+/** `LONGSHORE_SEED` repeats the plan of faults; when exactly they hit what is up to the machine. */
+const SEED = Number(process.env['LONGSHORE_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
+const SECONDS = Number(process.env['LONGSHORE_SECONDS'] ?? 60)
+const scripts = resolve(BUILT_FOLDER)
+
+describe('a deployment under a seeded nemesis', () => {
+  it(
+    '[X4] [S10] [L1] loses nothing, runs nothing from nowhere, and nothing twice without a reason',
+    async () => {
+      process.stdout.write(`nemesis: LONGSHORE_SEED=${SEED} LONGSHORE_SECONDS=${SECONDS}\n`)
+      const { findings, folder, ...report } = await runNemesis({ seed: SEED, seconds: SECONDS, scripts })
+      process.stdout.write(`nemesis: ${JSON.stringify(report)}\n`)
+      expect(findings, `seed ${SEED}; all that there is lies in ${folder}`).toEqual([])
+      expect(report.counts.acknowledged).toBeGreaterThan(100)
+      expect(report.counts.refused).toBeGreaterThan(0)
+      expect(report.counts.effects).toBeGreaterThan(0)
+    },
+    SECONDS * 1000 + 180_000,
+  )
+})

@@ -1,0 +1,135 @@
+/** Owns the plan of a run: which faults, when, on whom and for how long. A pure function of the seed. */
+import { type Random, seeded } from '../support/graph-load.ts'
+import { HAD, type Limits } from './tasks.ts'
+
+export type StoreName = 'postgres' | 'redis'
+
+/** `at`: milliseconds from the start. `slot`: the process that has this place at the time. */
+export type Fault = { at: number } /** SIGKILL; another one begins `ms` later. */ & (
+  | { kind: 'kill'; slot: string; ms: number }
+  /** SIGTERM; another one begins when it has left. */
+  | { kind: 'stop'; slot: string }
+  /** SIGSTOP, SIGCONT. */
+  | { kind: 'pause'; slot: string; ms: number }
+  | { kind: 'clock'; slot: string; offsetMs: number }
+  | { kind: 'properties'; slot: string; had: Record<string, string>; ms: number }
+  | { kind: 'limits'; limits: Limits }
+  | { kind: 'flush' }
+  /** Killed, and after `ms` started again, Redis without anything. */
+  | { kind: 'crash'; store: StoreName; ms: number }
+  /** Connections of one process, or of all, to a store. */
+  | { kind: 'cut'; store: StoreName; slot?: string }
+  | { kind: 'hole'; store: StoreName; slot?: string; ms: number; isCutAfter: boolean }
+  | { kind: 'slow'; store: StoreName; slot?: string; ms: number; byMs: number }
+  /** The next call with this in it is done or not, and its caller does not learn which. */
+  | { kind: 'lose'; slot: string; text: string; isDone: boolean }
+)
+
+export interface Cast {
+  workers: readonly string[]
+  relays: readonly string[]
+  producers: readonly string[]
+  /** Never killed nor stopped, so that their memory can be watched. */
+  spared: readonly string[]
+}
+
+/** How often each kind comes, against the others. */
+const WEIGHTS: Record<Fault['kind'], number> = {
+  kill: 6,
+  stop: 2,
+  pause: 5,
+  clock: 2,
+  properties: 3,
+  limits: 3,
+  flush: 2,
+  crash: 2,
+  cut: 4,
+  hole: 4,
+  slow: 3,
+  lose: 6,
+}
+const KINDS = Object.keys(WEIGHTS) as Fault['kind'][]
+const BETWEEN_MS = 900
+/** What befalls everybody comes one at a time, with time to recover. */
+const BETWEEN_GREAT_MS = 6000
+const GREAT_MS = 4000
+/** Nothing begins in the last moments, so that it is over when the faults are to stop. */
+const LAST_MS = 3000
+const CLOCKS_MS = [0, 500, -500, 60_000, -60_000, 3_600_000, -3_600_000, 86_400_000, -86_400_000]
+const LOST_BY_WORKERS = ['settle_and_claim', 'settle_and_claim', 'commit', '.beat(']
+const LOST_BY_PRODUCERS = ['enqueue_', 'enqueue_', 'commit', 'add_to_group']
+
+export function planFaults(seed: number, durationMs: number, cast: Cast): Fault[] {
+  const random = seeded(seed)
+  const faults: Fault[] = []
+  // Each kind once, in an order of the seed's, before chance decides.
+  const first = KINDS.map(kind => ({ kind, order: random() })).sort((a, b) => a.order - b.order)
+  let nextGreat = 0
+  for (let at = 2000; at < durationMs - LAST_MS; at += BETWEEN_MS * 2 * random()) {
+    const kind = first.shift()?.kind ?? pickKind(random)
+    const fault = { at: Math.round(at), ...makeFault(kind, random, cast) } as Fault
+    if (isGreat(fault)) {
+      if (at < nextGreat) continue
+      nextGreat = at + BETWEEN_GREAT_MS
+    }
+    faults.push(fault)
+  }
+  return faults
+}
+
+const isGreat = (fault: Fault) =>
+  fault.kind === 'crash' || (fault.kind === 'hole' && fault.slot === undefined)
+
+function pickKind(random: Random): Fault['kind'] {
+  let dice = random() * Object.values(WEIGHTS).reduce((sum, weight) => sum + weight, 0)
+  for (const kind of KINDS) {
+    dice -= WEIGHTS[kind]
+    if (dice < 0) return kind
+  }
+  return 'kill'
+}
+
+function makeFault(kind: Fault['kind'], random: Random, cast: Cast): object {
+  const below = (n: number) => Math.floor(random() * n)
+  const pick = <T>(list: readonly T[]): T => list[below(list.length)] as T
+  const all = [...cast.workers, ...cast.workers, ...cast.relays, ...cast.producers]
+  const mortal = all.filter(slot => !cast.spared.includes(slot))
+  const slot = pick(all)
+  const store: StoreName = random() < 0.5 ? 'postgres' : 'redis'
+  /** Mostly one process, sometimes everybody. */
+  const whose = random() < 0.75 ? { slot } : {}
+  switch (kind) {
+    case 'kill':
+      return { kind, slot: pick(mortal), ms: below(2500) }
+    case 'stop':
+      return { kind, slot: pick(mortal.filter(name => !cast.producers.includes(name))) }
+    case 'pause':
+      // For a moment, or for longer than any lease.
+      return { kind, slot, ms: random() < 0.4 ? below(500) : 3500 + below(5000) }
+    case 'clock':
+      return { kind, slot, offsetMs: pick(CLOCKS_MS) }
+    case 'properties':
+      return { kind, slot: pick(cast.workers), had: pick(HAD), ms: 2000 + below(4000) }
+    case 'limits':
+      return { kind, limits: { capped: 1 + below(10), tenant: 2 + below(10), perTenant: 1 + below(3) } }
+    case 'flush':
+      return { kind }
+    case 'crash':
+      return { kind, store, ms: below(2000) }
+    case 'cut':
+      return { kind, store, ...whose }
+    case 'hole':
+      return { kind, store, ...whose, ms: 500 + below(GREAT_MS), isCutAfter: random() < 0.5 }
+    case 'slow':
+      return { kind, store, ...whose, ms: 1000 + below(5000), byMs: 5 + below(150) }
+    case 'lose': {
+      const isProducer = random() < 0.6
+      return {
+        kind,
+        slot: pick(isProducer ? cast.producers : cast.workers),
+        text: pick(isProducer ? LOST_BY_PRODUCERS : LOST_BY_WORKERS),
+        isDone: random() < 0.7,
+      }
+    }
+  }
+}
