@@ -13,6 +13,7 @@ import { probePostgres } from '../postgres/probe.ts'
 import { type Overview, readOverview } from '../postgres/read-overview.ts'
 import { readDeployment, setDispatch } from '../postgres/relay-reads.ts'
 import { channelName } from '../postgres/schema-name.ts'
+import { isTransientError } from '../postgres/transient-error.ts'
 import { checkRedis, openRedis, type RedisStore } from '../redis/open-redis.ts'
 import { queueIndex } from '../redis/queue-index.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
@@ -21,6 +22,7 @@ import { createProbe, type Probe } from '../runtime/health.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { checkAll } from '../runtime/problems.ts'
 import type { Exposition, Metrics } from '../runtime/prometheus.ts'
+import { withRetry } from '../runtime/retry.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { notReady, type RelayHealth, readHealth } from './relay-health.ts'
 import { type RelayLoop, type RelayMetrics, startRelayLoop } from './relay-loop.ts'
@@ -62,6 +64,11 @@ const STANDING_BY: Omit<RelayMetrics, 'stuckGroups'> = {
   bells: 0,
   queues: [],
 }
+
+/** At the start: a Postgres that restarts, or a connection that breaks, is no reason to give up at once. */
+const PAUSES = { firstMs: 100, maxMs: 1000, maxTries: 5 }
+const patiently = <T>(attempt: () => Promise<T>): Promise<T> =>
+  withRetry(attempt, { ...PAUSES, isTransient: isTransientError })
 
 /** Those of tasks among them are told to Prometheus. */
 const MOST_LIMITS = 200
@@ -105,21 +112,23 @@ export function createRelay(options: RelayOptions = {}): Relay {
     )
     let store: RedisStore | undefined
     try {
-      await checkDatabase(pool, schema)
-      const deployment = await readDeployment(pool, schema)
+      await patiently(() => checkDatabase(pool, schema))
+      const deployment = await patiently(() => readDeployment(pool, schema))
       store = redis ? await reach(redis) : undefined
       const holder = `relay ${hostname()}:${process.pid}:${Date.now().toString(36)}${Math.random().toString(36).slice(2, 6)}`
       let upkeep: Upkeep | undefined
-      const listener = await openListener({
-        postgres,
-        channels: [channelName(schema, 'due'), channelName(schema, 'outbox')],
-        onNotify: channel => (channel === channelName(schema, 'due') ? upkeep?.onDue() : loop?.look()),
-        onGap: () => {
-          upkeep?.onDue()
-          loop?.look()
-        },
-        onError: error => logger.warn({ err: error }, 'the listening connection broke; reconnecting'),
-      })
+      const listener = await patiently(() =>
+        openListener({
+          postgres,
+          channels: [channelName(schema, 'due'), channelName(schema, 'outbox')],
+          onNotify: channel => (channel === channelName(schema, 'due') ? upkeep?.onDue() : loop?.look()),
+          onGap: () => {
+            upkeep?.onDue()
+            loop?.look()
+          },
+          onError: error => logger.warn({ err: error }, 'the listening connection broke; reconnecting'),
+        }),
+      )
       const terms = store ? createTerms({ pool, store, deployment, holder }) : undefined
       upkeep = startUpkeep({
         db: listener,

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { defineTask } from '../../src/index.ts'
+import { createRelay, defineTask } from '../../src/index.ts'
 import { scriptNamed } from '../../src/redis/scripts.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
@@ -143,4 +143,23 @@ describe('a relay', () => {
     await deployment.atRest()
     expect(await deployment.runs()).toHaveLength(201)
   })
+})
+
+describe('a relay whose connection breaks while it starts', () => {
+  it.each(['server_version_num', 'deployment', 'listen'])(
+    '[S10] (at %s) tries again, and leads',
+    async call => {
+      const proxy = await startProxy(database.url)
+      const lost = proxy.loseReplyTo(call)
+      const relay = createRelay({ postgres: proxy.url, redis: redis.url })
+      try {
+        await relay.start()
+        await lost
+        await eventually('it leads', async () => relay.metrics().isLeader)
+      } finally {
+        await relay.stop()
+        await proxy.close()
+      }
+    },
+  )
 })

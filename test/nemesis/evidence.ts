@@ -49,7 +49,7 @@ export type EffectLine = { run: number; job: string; attempt: number; worker: st
 )
 
 /** `planned`: as its payload says; `threw`: something else failed; otherwise the code that its signal fired with. */
-export type HandlerEnd = 'returned' | 'planned' | 'threw' | (string & {})
+export type HandlerEnd = 'returned' | 'planned' | `threw ${string}` | (string & {})
 
 /** What was done to whom, and when. */
 export interface FaultLine {

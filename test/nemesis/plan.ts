@@ -52,7 +52,7 @@ const KINDS = Object.keys(WEIGHTS) as Fault['kind'][]
 const BETWEEN_MS = 900
 /** What befalls everybody comes one at a time, with time to recover. */
 const BETWEEN_GREAT_MS = 6000
-const GREAT_MS = 4000
+const GREAT_MS = 5500
 /** Nothing begins in the last moments, so that it is over when the faults are to stop. */
 const LAST_MS = 3000
 const CLOCKS_MS = [0, 500, -500, 60_000, -60_000, 3_600_000, -3_600_000, 86_400_000, -86_400_000]
@@ -105,13 +105,13 @@ function makeFault(kind: Fault['kind'], random: Random, cast: Cast): object {
       return { kind, slot: pick(mortal.filter(name => !cast.producers.includes(name))) }
     case 'pause':
       // For a moment, or for longer than any lease.
-      return { kind, slot, ms: random() < 0.4 ? below(500) : 3500 + below(5000) }
+      return { kind, slot, ms: random() < 0.4 ? below(500) : 4500 + below(5000) }
     case 'clock':
       return { kind, slot, offsetMs: pick(CLOCKS_MS) }
     case 'properties':
       return { kind, slot: pick(cast.workers), had: pick(HAD), ms: 2000 + below(4000) }
     case 'limits':
-      return { kind, limits: { capped: 1 + below(10), tenant: 2 + below(10), perTenant: 1 + below(3) } }
+      return { kind, limits: { capped: 2 + below(10), tenant: 3 + below(10), perTenant: 1 + below(3) } }
     case 'flush':
       return { kind }
     case 'crash':

@@ -99,7 +99,7 @@ class User {
 
   /** Mostly short; some outlast a lease, and some of those do not listen. */
   #plan(key: string): Payload {
-    const ms = this.#random() < 0.03 ? 1000 + this.#below(5000) : this.#below(8) * this.#below(12)
+    const ms = this.#random() < 0.015 ? 1000 + this.#below(5000) : this.#below(8) * this.#below(12)
     return { key, way: this.#pick(WAYS), ms, isStubborn: this.#random() < 0.3 }
   }
 

@@ -17,6 +17,10 @@ export interface RunCounts {
   rescues: number
 }
 
+/** What can cost a worker its lease. A wrong clock, a Redis that is away or a lost reply must not. */
+const COSTS_LEASE = new Set(['kill', 'pause', 'stop', 'hole postgres', 'crash postgres'])
+/** What can break a transaction of a handler's. */
+const BREAKS_CALLS = new Set([...COSTS_LEASE, 'cut postgres', 'slow postgres', 'lose'])
 /** A fault is felt a little longer than it lasts: what it broke has to be noticed and built up again. */
 const AFTERMATH_MS = 5000
 
@@ -123,9 +127,9 @@ function reasonFor(
   const endedAt = (run.endedAt ?? 0) / 1000
   if (run.isRescued) {
     const leaseMs = life?.leaseMs ?? 0
-    const fault = faultOn(faults, life?.name, endedAt - leaseMs - AFTERMATH_MS, endedAt)
+    const fault = faultOn(COSTS_LEASE, faults, life?.name, endedAt - leaseMs - AFTERMATH_MS, endedAt)
     // The lease had run out, see checkRescue: the machine was too busy to beat in time.
-    return fault ? `rescued, ${fault.kind}` : 'rescued, no fault near'
+    return fault ? `rescued after ${fault.kind}` : 'rescued, no fault near'
   }
   if (run.isGivenBack) {
     if (!handler) return 'given back before it started'
@@ -135,7 +139,11 @@ function reasonFor(
     return undefined
   }
   if (handler?.how === 'planned') return 'planned'
-  if (handler?.how === 'threw') return 'its completion could not be written'
+  if (handler?.how?.startsWith('threw')) {
+    const fault = faultOn(BREAKS_CALLS, faults, life?.name, handler.startedAt, endedAt)
+    const near = fault ? `after ${fault.kind}` : `no fault near: it ${handler.how}`
+    return `its completion could not be written, ${near}`
+  }
   return undefined
 }
 
@@ -145,6 +153,7 @@ const isStopped = (faults: readonly FaultLine[], life: Life | undefined, at: num
   )
 
 function faultOn(
+  kinds: ReadonlySet<string>,
   faults: readonly FaultLine[],
   worker: string | undefined,
   from: number,
@@ -153,6 +162,7 @@ function faultOn(
   const near = faults.filter(
     fault =>
       !fault.missed &&
+      kinds.has(fault.kind) &&
       fault.from <= to &&
       fault.to + AFTERMATH_MS >= from &&
       (fault.targets.length === 0 || (worker !== undefined && fault.targets.includes(worker))),

@@ -34,6 +34,8 @@ export interface NemesisOptions {
   scripts: string
   /** Some processes are never killed, so that their memory can be watched. */
   isLong?: boolean
+  /** Leave the folder behind, whatever is found. */
+  isKept?: boolean
   /** Before the first process begins: for those who weaken something. */
   prepare?: (stage: Stage) => Promise<void>
   tell?: (line: string) => void
@@ -59,7 +61,7 @@ const WORKERS = ['worker-0', 'worker-1', 'worker-2', 'worker-3']
 const RELAYS = ['relay-0', 'relay-1']
 const PRODUCERS = ['producer-0', 'producer-1', 'producer-2']
 const USERS = 3
-const LEASE_MS = 2500
+const LEASE_MS = 4000
 const LOOK_MS = 500
 const RESUME_MS = 3000
 const SAMPLE_MS = 5000
@@ -133,7 +135,7 @@ export async function runNemesis(options: NemesisOptions): Promise<NemesisReport
       findings,
       folder,
     }
-    isKept = findings.length > 0
+    isKept = findings.length > 0 || options.isKept === true
     if (isKept) {
       const write = (name: string, content: unknown) =>
         writeFileSync(join(folder, name), JSON.stringify(content, null, 1))

@@ -42,7 +42,7 @@ async function run(job: RunningJob<Payload>, ctx: JobContext): Promise<void> {
       })
   } catch (error) {
     const cause = ctx.signal.aborted ? ctx.signal.reason : error
-    end(cause instanceof LongshoreError ? cause.code : 'threw')
+    end(cause instanceof LongshoreError ? cause.code : `threw ${(error as { code?: string }).code ?? error}`)
     throw error
   }
   if (way === 'fail' || (way === 'flaky' && job.attempt === 1)) {

@@ -18,12 +18,14 @@ const { values } = parseArgs({
     seed: { type: 'string' },
     /** Where to leave the report, whatever it says. */
     report: { type: 'string' },
+    /** Leave everything behind, whatever is found. */
+    keep: { type: 'boolean', default: false },
   },
 })
 const minutes = Number(values.minutes)
 const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31))
 if (!(minutes > 0) || !Number.isInteger(seed))
-  throw new Error('usage: npm run soak -- [--minutes n] [--seed n] [--report file]')
+  throw new Error('usage: npm run soak -- [--minutes n] [--seed n] [--report file] [--keep]')
 const tell = (line: string) => console.log(`soak: ${line}`)
 tell(`${minutes} minutes, seed ${seed}`)
 
@@ -35,12 +37,14 @@ const { folder, ...report } = await runNemesis({
   seconds: minutes * 60,
   scripts,
   isLong: minutes >= 3,
+  isKept: values.keep,
   tell,
 })
 if (values.report) writeFileSync(values.report, `${JSON.stringify(report, null, 1)}\n`)
 console.log(JSON.stringify({ ...report, findings: report.findings.slice(0, 20) }, null, 1))
+if (values.keep || report.findings.length > 0) tell(`all that there is lies in ${folder}`)
 if (report.findings.length > 0) {
-  tell(`${report.findings.length} findings; all that there is lies in ${folder}`)
+  tell(`${report.findings.length} findings`)
   tell(`repeat it with: npm run soak -- --minutes ${minutes} --seed ${seed}`)
   process.exitCode = 1
 }

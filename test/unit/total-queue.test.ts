@@ -158,7 +158,7 @@ describe('the total-queue check', () => {
       starts: 7,
       claims: 7,
       plannedRetries: 1,
-      duplicates: { 'rescued, kill': 1 },
+      duplicates: { 'rescued after kill': 1 },
       rescues: 1,
     })
   })
