@@ -1,7 +1,9 @@
+import { rmSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { runNemesis } from '../nemesis/run.ts'
 import { BUILT_FOLDER } from '../support/spawn-cli.ts'
+import { weakened } from '../support/weaken.ts'
 
 /** `LONGSHORE_SEED` repeats the plan of faults; when exactly they hit what is up to the machine. */
 const SEED = Number(process.env['LONGSHORE_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
@@ -22,4 +24,30 @@ describe('a deployment under a seeded nemesis', () => {
     },
     SECONDS * 1000 + 180_000,
   )
+
+  it('[X4] is caught when a guard is gone: a repeated enqueue that does not look at the history runs a job twice', async () => {
+    const blind = [
+      {
+        name: 'enqueue_jobs',
+        remove: 'where not exists (select from longshore.finished_jobs f where f.id = t.id)',
+      },
+      {
+        name: 'enqueue_jobs',
+        remove: 'exists (select from longshore.finished_jobs f where f.id = j.id)',
+        replacement: 'false',
+      },
+    ]
+    const { findings, folder } = await runNemesis({
+      seed: 1,
+      seconds: 5,
+      size: { workers: 2, relays: 1, producers: 1 },
+      scripts,
+      around: (stage, play) => weakened(stage, blind, play),
+    })
+    rmSync(folder, { recursive: true, force: true })
+    const kinds = new Set(findings.map(({ what }) => what))
+    expect(kinds).toContain('it was completed twice')
+    expect(kinds).toContain('it was run again without a reason')
+    expect(kinds).toContain('invariant 2 does not hold')
+  }, 120_000)
 })

@@ -34,6 +34,7 @@ const TENANTS = 6
 /** Users wait while more than so many jobs are unfinished. */
 const MOST_BACKLOG = 500
 const PACE_MS = 150
+const LONGEST_DOUBT_MS = 1500
 const LONGEST_TRANSACTION_MS = 6000
 /** Calls that are remembered, to cancel or add to something of them. */
 const REMEMBERED = 40
@@ -186,6 +187,7 @@ class User {
       }
     })
     // Asked for once more, it changes nothing, also when the job has run meanwhile.
+    await pause(this.#below(LONGEST_DOUBT_MS))
     await enqueue({ id }).catch(() => undefined) // it is known to be there, or unclear
   }
 

@@ -32,12 +32,14 @@ export interface NemesisOptions {
   seconds: number
   /** Where the compiled scripts are, see build-scripts.ts. */
   scripts: string
+  /** How many processes of each kind. Default: 4 workers, 2 relays, 3 producers. */
+  size?: { workers: number; relays: number; producers: number }
   /** Some processes are never killed, so that their memory can be watched. */
   isLong?: boolean
   /** Leave the folder behind, whatever is found. */
   isKept?: boolean
-  /** Before the first process begins: for those who weaken something. */
-  prepare?: (stage: Stage) => Promise<void>
+  /** Plays it, from the first process to the last job: for those who weaken something meanwhile. */
+  around?: (stage: Stage, play: () => Promise<void>) => Promise<void>
   tell?: (line: string) => void
 }
 
@@ -57,9 +59,7 @@ export interface NemesisReport {
   folder: string
 }
 
-const WORKERS = ['worker-0', 'worker-1', 'worker-2', 'worker-3']
-const RELAYS = ['relay-0', 'relay-1']
-const PRODUCERS = ['producer-0', 'producer-1', 'producer-2']
+const FULL_SIZE = { workers: 4, relays: 2, producers: 3 }
 const USERS = 3
 const LEASE_MS = 4000
 const LOOK_MS = 500
@@ -72,16 +72,11 @@ export async function runNemesis(options: NemesisOptions): Promise<NemesisReport
   const { seed, seconds, tell = () => undefined } = options
   const folder = mkdtempSync(join(tmpdir(), 'longshore-nemesis-'))
   for (const name of ['logs', 'journals', 'effects']) mkdirSync(join(folder, name))
-  const roles: Cast = {
-    workers: WORKERS,
-    relays: RELAYS,
-    producers: PRODUCERS,
-    spared: options.isLong ? ['worker-0', 'relay-0', 'producer-0'] : [],
-  }
+  const roles = rolesOf(options)
   const plan = planFaults(seed, seconds * 1000, roles)
   writeFileSync(join(folder, 'plan.json'), JSON.stringify({ seed, seconds, plan }, null, 1))
 
-  const stage = await setStage([...WORKERS, ...RELAYS, ...PRODUCERS])
+  const stage = await setStage([...roles.workers, ...roles.relays, ...roles.producers])
   const findings: Finding[] = []
   const find = (what: string, who: string, detail = '') => findings.push({ what, who, detail })
   const cast = createCast({
@@ -92,27 +87,30 @@ export async function runNemesis(options: NemesisOptions): Promise<NemesisReport
   const control = createProducer({ postgres: stage.postgres.url })
   let isKept = true
   try {
-    await options.prepare?.(stage)
-    const own = new Map<string, Record<string, string>>(
-      WORKERS.map((slot, at) => [slot, { ...HAD[HAD.length - 1 - at] }]),
-    )
-    const circumstances = firstCircumstances(own)
-    enter(stage, cast, circumstances, options, folder)
-    await Promise.all(cast.places.map(place => place.untilRunning()))
-
     const faults: FaultLine[] = []
     const writeFault = lineWriter<FaultLine>(join(folder, 'faults.jsonl'))
-    const watch = startWatch(stage, cast, control, tell)
-    const play = createFaults(stage, cast, circumstances, line => {
-      faults.push(line)
-      writeFault(line)
-    }).play(plan)
-    await Promise.all([play, pause(seconds * 1000)])
-    tell(`${faults.length} faults; now everything drains`)
-    const since = performance.now()
-    await settleDown(stage, cast, control, find)
-    const samples = await watch.stop()
-    const drainMs = Math.round(performance.now() - since)
+    let samples: Sample[] = []
+    let drainMs = 0
+    const play = async () => {
+      const own = new Map<string, Record<string, string>>(
+        roles.workers.map((slot, at) => [slot, { ...HAD[HAD.length - 1 - at] }]),
+      )
+      const circumstances = firstCircumstances(own)
+      enter(stage, cast, roles, circumstances, seed, folder)
+      await Promise.all(cast.places.map(place => place.untilRunning()))
+      const watch = startWatch(stage, cast, control, tell)
+      const playing = createFaults(stage, cast, circumstances, line => {
+        faults.push(line)
+        writeFault(line)
+      }).play(plan)
+      await Promise.all([playing, pause(seconds * 1000)])
+      tell(`${faults.length} faults; now everything drains`)
+      const since = performance.now()
+      await settleDown(stage, cast, roles, control, find)
+      samples = await watch.stop()
+      drainMs = Math.round(performance.now() - since)
+    }
+    await (options.around?.(stage, play) ?? play())
 
     const evidence = await gather(stage, folder, faults)
     const verdict = checkTotalQueue(evidence)
@@ -121,7 +119,7 @@ export async function runNemesis(options: NemesisOptions): Promise<NemesisReport
     const { compared, grown } = judgeGrowth(samples, cast)
     for (const { what, before, after, most } of grown)
       find('it grows', what, `from ${before} to ${after}, ${most} at most`)
-    await leaveAll(cast, [...RELAYS, ...WORKERS], 'SIGTERM', find)
+    await leaveAll(cast, [...roles.relays, ...roles.workers], 'SIGTERM', find)
 
     const report: NemesisReport = {
       seed,
@@ -153,12 +151,23 @@ export async function runNemesis(options: NemesisOptions): Promise<NemesisReport
   }
 }
 
+function rolesOf({ size = FULL_SIZE, isLong = false }: NemesisOptions): Cast {
+  const slots = (kind: string, count: number) => Array.from({ length: count }, (_, n) => `${kind}-${n}`)
+  return {
+    workers: slots('worker', size.workers),
+    relays: slots('relay', size.relays),
+    producers: slots('producer', size.producers),
+    spared: isLong ? ['worker-0', 'relay-0', 'producer-0'] : [],
+  }
+}
+
 /** Everybody takes their place. */
 function enter(
   stage: Stage,
   cast: TheCast,
+  roles: Cast,
   circumstances: Circumstances,
-  { seed }: NemesisOptions,
+  seed: number,
   folder: string,
 ): void {
   const stores = (slot: string) => ({
@@ -172,8 +181,8 @@ function enter(
       options: make,
       clockOffsetMs: () => circumstances.clocks.get(slot) ?? 0,
     })
-  for (const slot of RELAYS) begin(slot, 'relay.ts', () => stores(slot))
-  for (const slot of WORKERS)
+  for (const slot of roles.relays) begin(slot, 'relay.ts', () => stores(slot))
+  for (const slot of roles.workers)
     begin(
       slot,
       'work.ts',
@@ -187,7 +196,7 @@ function enter(
           effectLog: join(folder, 'effects', `${name}.jsonl`),
         }) satisfies WorkOptions,
     )
-  for (const [at, slot] of PRODUCERS.entries()) {
+  for (const [at, slot] of roles.producers.entries()) {
     let starts = 0
     begin(slot, 'produce.ts', name => {
       const { postgres, redis } = stores(slot)
@@ -259,11 +268,12 @@ async function resumeHalted(stage: Stage, control: Producer): Promise<void> {
 async function settleDown(
   stage: Stage,
   cast: TheCast,
+  roles: Cast,
   control: Producer,
   find: (what: string, who: string, detail?: string) => void,
 ): Promise<void> {
   await Promise.all(cast.places.map(place => place.untilRunning()))
-  await leaveAll(cast, PRODUCERS, { finish: true }, find)
+  await leaveAll(cast, roles.producers, { finish: true }, find)
   const isDrained = async () => {
     await resumeHalted(stage, control)
     const [left] = await stage.rows<{ jobs: boolean; groups: boolean; outbox: boolean }>(

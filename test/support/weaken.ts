@@ -21,7 +21,7 @@ const sqlOf = (name: string) =>
 
 /** Run `work` while the guard is gone. */
 export async function weakened<T>(
-  database: TestDatabase,
+  database: Pick<TestDatabase, 'rows'>,
   weaknesses: readonly Weakness[],
   work: () => Promise<T>,
 ): Promise<T> {
