@@ -1,6 +1,6 @@
 /** Owns the doing of faults: each at its time, on whoever has the place then, and a line in the journal of what was done. */
 import { setTimeout as pause } from 'node:timers/promises'
-import { createProducer } from '../../src/index.ts'
+import { createProducer, setQueue } from '../../src/index.ts'
 import type { StoreProxy } from '../support/proxy.ts'
 import type { TheCast } from './cast.ts'
 import { type FaultLine, trueNow } from './evidence.ts'
@@ -83,11 +83,21 @@ export function createFaults(
         await pause(fault.ms)
         return cast.place(fault.slot).order({ properties: own })
       }
+      case 'drain':
+        present(fault.slot).order({ isDrained: true })
+        await pause(fault.ms)
+        return cast.place(fault.slot).order({ isDrained: false })
+      case 'spread':
+        return setQueue(
+          'default',
+          { mode: fault.mode, strategy: fault.strategy },
+          { postgres: stage.postgres.url },
+        )
       case 'limits':
         circumstances.limits = fault.limits
         return setLimits(stage, fault.limits)
       case 'flush':
-        await stage.command('FLUSHALL')
+        await stage.command(fault.command, ...(fault.command === 'SCRIPT' ? ['FLUSH'] : []))
         return
       case 'crash':
         return during(away, fault.store, async () => {

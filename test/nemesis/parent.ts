@@ -3,6 +3,7 @@
 /** To a process. The offset is heard by `shifted-clock.mjs`. */
 export interface Orders {
   properties?: Record<string, string>
+  isDrained?: boolean
   clockOffsetMs?: number
   /** How many jobs are unfinished, for producers that wait while there are many. */
   backlog?: number
@@ -20,6 +21,7 @@ const TELL_MEMORY_MS = 5000
 
 export function listenToParent(on: {
   properties?: (properties: Record<string, string>) => void
+  drained?: (isDrained: boolean) => void
   backlog?: (jobs: number) => void
   finish?: () => void
 }) {
@@ -28,6 +30,7 @@ export function listenToParent(on: {
   }
   process.on('message', (orders: Orders) => {
     if (orders.properties) on.properties?.(orders.properties)
+    if (orders.isDrained !== undefined) on.drained?.(orders.isDrained)
     if (orders.backlog !== undefined) on.backlog?.(orders.backlog)
     if (orders.finish) on.finish?.()
   })

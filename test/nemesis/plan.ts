@@ -13,8 +13,13 @@ export type Fault = { at: number } /** SIGKILL; another one begins `ms` later. *
   | { kind: 'pause'; slot: string; ms: number }
   | { kind: 'clock'; slot: string; offsetMs: number }
   | { kind: 'properties'; slot: string; had: Record<string, string>; ms: number }
+  /** It takes no jobs for a while. */
+  | { kind: 'drain'; slot: string; ms: number }
   | { kind: 'limits'; limits: Limits }
-  | { kind: 'flush' }
+  /** How jobs are spread over workers. */
+  | { kind: 'spread'; mode: 'fanout' | 'balanced'; strategy: 'least-queue' | 'round-robin' | 'random' }
+  /** Redis forgets all it holds, or its scripts. */
+  | { kind: 'flush'; command: 'FLUSHALL' | 'SCRIPT' }
   /** Killed, and after `ms` started again, Redis without anything. */
   | { kind: 'crash'; store: StoreName; ms: number }
   /** Connections of one process, or of all, to a store. */
@@ -40,8 +45,10 @@ const WEIGHTS: Record<Fault['kind'], number> = {
   pause: 5,
   clock: 2,
   properties: 3,
+  drain: 1,
   limits: 3,
-  flush: 2,
+  spread: 1,
+  flush: 3,
   crash: 2,
   cut: 4,
   hole: 4,
@@ -49,6 +56,8 @@ const WEIGHTS: Record<Fault['kind'], number> = {
   lose: 6,
 }
 const KINDS = Object.keys(WEIGHTS) as Fault['kind'][]
+const STORES: readonly StoreName[] = ['postgres', 'redis']
+const ON_STORES = new Set<Fault['kind']>(['crash', 'cut', 'hole', 'slow'])
 const BETWEEN_MS = 900
 /** What befalls everybody comes one at a time, with time to recover. */
 const BETWEEN_GREAT_MS = 6000
@@ -62,14 +71,23 @@ const LOST_BY_PRODUCERS = ['enqueue_', 'enqueue_', 'commit', 'add_to_group']
 export function planFaults(seed: number, durationMs: number, cast: Cast): Fault[] {
   const random = seeded(seed)
   const faults: Fault[] = []
-  // Each kind once, in an order of the seed's, before chance decides.
-  const first = KINDS.map(kind => ({ kind, order: random() })).sort((a, b) => a.order - b.order)
+  // Each kind once on each store, in an order of the seed's, before chance decides.
+  const first = KINDS.flatMap(kind =>
+    (ON_STORES.has(kind) ? STORES : [undefined]).map(store => ({ kind, store })),
+  )
+    .map(wanted => ({ wanted, order: random() }))
+    .sort((a, b) => a.order - b.order)
+    .map(({ wanted }) => wanted)
   let nextGreat = 0
   for (let at = 2000; at < durationMs - LAST_MS; at += BETWEEN_MS * 2 * random()) {
-    const kind = first.shift()?.kind ?? pickKind(random)
-    const fault = { at: Math.round(at), ...makeFault(kind, random, cast) } as Fault
+    const wanted = first.shift() ?? { kind: pickKind(random), store: undefined }
+    const store = wanted.store ?? (random() < 0.5 ? 'postgres' : 'redis')
+    const fault = { at: Math.round(at), ...makeFault(wanted.kind, store, random, cast) } as Fault
     if (isGreat(fault)) {
-      if (at < nextGreat) continue
+      if (at < nextGreat) {
+        first.push(wanted)
+        continue
+      }
       nextGreat = at + BETWEEN_GREAT_MS
     }
     faults.push(fault)
@@ -89,13 +107,12 @@ function pickKind(random: Random): Fault['kind'] {
   return 'kill'
 }
 
-function makeFault(kind: Fault['kind'], random: Random, cast: Cast): object {
+function makeFault(kind: Fault['kind'], store: StoreName, random: Random, cast: Cast): object {
   const below = (n: number) => Math.floor(random() * n)
   const pick = <T>(list: readonly T[]): T => list[below(list.length)] as T
   const all = [...cast.workers, ...cast.workers, ...cast.relays, ...cast.producers]
   const mortal = all.filter(slot => !cast.spared.includes(slot))
   const slot = pick(all)
-  const store: StoreName = random() < 0.5 ? 'postgres' : 'redis'
   /** Mostly one process, sometimes everybody. */
   const whose = random() < 0.75 ? { slot } : {}
   switch (kind) {
@@ -110,10 +127,18 @@ function makeFault(kind: Fault['kind'], random: Random, cast: Cast): object {
       return { kind, slot, offsetMs: pick(CLOCKS_MS) }
     case 'properties':
       return { kind, slot: pick(cast.workers), had: pick(HAD), ms: 2000 + below(4000) }
+    case 'drain':
+      return { kind, slot: pick(cast.workers), ms: 500 + below(3000) }
+    case 'spread':
+      return {
+        kind,
+        mode: pick(['fanout', 'balanced']),
+        strategy: pick(['least-queue', 'round-robin', 'random']),
+      }
     case 'limits':
       return { kind, limits: { capped: 2 + below(10), tenant: 3 + below(10), perTenant: 1 + below(3) } }
     case 'flush':
-      return { kind }
+      return { kind, command: pick(['FLUSHALL', 'FLUSHALL', 'SCRIPT']) }
     case 'crash':
       return { kind, store, ms: below(2000) }
     case 'cut':

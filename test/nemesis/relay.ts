@@ -6,6 +6,8 @@ import { listenToParent } from './parent.ts'
 export interface RelayProcessOptions {
   postgres: string
   redis: string
+  laneWindow?: number
+  queueDepth?: number
 }
 
 const relay = createRelay(JSON.parse(process.argv[2] ?? '{}') as RelayProcessOptions)

@@ -37,7 +37,7 @@ const FACTOR = 1.5
 const SPARE = { bytes: 8 * 2 ** 20, rss: 32 * 2 ** 20, ms: 10_000 }
 /** A process has warmed up by then. */
 const WARM_MS = 60_000
-const LEAST_SAMPLES = 12
+const LEAST_SAMPLES = 30
 
 export async function takeSample(stage: Stage, at: number): Promise<Sample> {
   const [row] = await stage.rows<{ unfinished: number; ended: number; age: number }>(

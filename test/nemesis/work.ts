@@ -64,7 +64,10 @@ const worker = createWorker({
 })
 const parent = listenToParent({
   properties: properties => {
-    worker.setProperties(properties).catch(error => parent.complain(error))
+    worker.setProperties(properties).catch(parent.complain)
+  },
+  drained: isDrained => {
+    ;(isDrained ? worker.drain() : worker.resume()).catch(parent.complain)
   },
 })
 await worker.start()

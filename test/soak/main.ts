@@ -8,6 +8,9 @@ import { parseArgs } from 'node:util'
 import { runNemesis } from '../nemesis/run.ts'
 import { buildScripts } from '../support/build-scripts.ts'
 
+// Faults are made on purpose; what is logged about them would only hide what is found.
+process.env['LONGSHORE_LOG_LEVEL'] ??= 'silent'
+
 const SCRIPTS = ['produce', 'relay', 'work'].map(name => `test/nemesis/${name}.ts`)
 /** Under node_modules, because nothing else looks there; not where tests keep theirs. */
 const folderOf = (seed: number) => `node_modules/.longshore-soak-${seed}`
