@@ -62,11 +62,20 @@ const BETWEEN_MS = 900
 /** What befalls everybody comes one at a time, with time to recover. */
 const BETWEEN_GREAT_MS = 6000
 const GREAT_MS = 5500
+/** In a long run now and then nothing is done for a while, and the doctor looks at what goes on. */
+const QUIET_EVERY_MS = 240_000
+const QUIET_MS = 25_000
 /** Nothing begins in the last moments, so that it is over when the faults are to stop. */
 const LAST_MS = 3000
 const CLOCKS_MS = [0, 500, -500, 60_000, -60_000, 3_600_000, -3_600_000, 86_400_000, -86_400_000]
 const LOST_BY_WORKERS = ['settle_and_claim', 'settle_and_claim', 'commit', '.beat(']
 const LOST_BY_PRODUCERS = ['enqueue_', 'enqueue_', 'commit', 'add_to_group']
+
+/** When it has been quiet for long enough that nothing may be wrong. */
+export function quietMoments(durationMs: number): number[] {
+  const count = Math.floor((durationMs - QUIET_MS) / QUIET_EVERY_MS)
+  return Array.from({ length: Math.max(0, count) }, (_, n) => (n + 1) * QUIET_EVERY_MS)
+}
 
 export function planFaults(seed: number, durationMs: number, cast: Cast): Fault[] {
   const random = seeded(seed)
@@ -78,8 +87,10 @@ export function planFaults(seed: number, durationMs: number, cast: Cast): Fault[
     .map(wanted => ({ wanted, order: random() }))
     .sort((a, b) => a.order - b.order)
     .map(({ wanted }) => wanted)
+  const quiet = quietMoments(durationMs)
   let nextGreat = 0
   for (let at = 2000; at < durationMs - LAST_MS; at += BETWEEN_MS * 2 * random()) {
+    if (quiet.some(moment => at > moment - QUIET_MS && at < moment)) continue
     const wanted = first.shift() ?? { kind: pickKind(random), store: undefined }
     const store = wanted.store ?? (random() < 0.5 ? 'postgres' : 'redis')
     const fault = { at: Math.round(at), ...makeFault(wanted.kind, store, random, cast) } as Fault

@@ -19,12 +19,12 @@ import {
   readLines,
 } from './evidence.ts'
 import { type Circumstances, createFaults, firstCircumstances } from './faults.ts'
-import { type Cast, planFaults } from './plan.ts'
+import { type Cast, planFaults, quietMoments } from './plan.ts'
 import type { ProduceOptions } from './produce.ts'
 import type { RelayProcessOptions } from './relay.ts'
 import { type Stage, setStage } from './stage.ts'
 import { HAD } from './tasks.ts'
-import { checkTotalQueue, type Finding, type Verdict } from './total-queue.ts'
+import { checkTotalQueue, type Find, type Finding, type Verdict } from './total-queue.ts'
 import { type Growth, judgeGrowth, type Sample, takeSample } from './watch.ts'
 import type { WorkOptions } from './work.ts'
 
@@ -106,7 +106,12 @@ export async function runNemesis(options: NemesisOptions): Promise<NemesisReport
         faults.push(line)
         writeFault(line)
       }).play(plan)
-      await Promise.all([playing, pause(seconds * 1000)])
+      const checkups = quietMoments(seconds * 1000).map(async at => {
+        await pause(at)
+        const { isHealthy } = await askDoctor(stage, find)
+        tell(`the doctor finds ${isHealthy ? 'nothing wrong' : 'something'} while all goes on`)
+      })
+      await Promise.all([playing, ...checkups, pause(seconds * 1000)])
       tell(`${faults.length} faults; now everything drains`)
       const since = performance.now()
       await settleDown(stage, cast, roles, control, find)
@@ -119,7 +124,7 @@ export async function runNemesis(options: NemesisOptions): Promise<NemesisReport
     const verdict = checkTotalQueue(evidence)
     findings.push(...verdict.findings)
     const checked = await checkStores(stage, find)
-    const { compared, grown } = judgeGrowth(samples, cast)
+    const { compared, grown } = judgeGrowth(samples, cast.places)
     for (const { what, before, after, most } of grown)
       find('it grows', what, `from ${before} to ${after}, ${most} at most`)
     await leaveAll(cast, [...roles.relays, ...roles.workers], 'SIGTERM', find)
@@ -278,7 +283,7 @@ async function settleDown(
   cast: TheCast,
   roles: Cast,
   control: Producer,
-  find: (what: string, who: string, detail?: string) => void,
+  find: Find,
 ): Promise<void> {
   await Promise.all(cast.places.map(place => place.untilRunning()))
   await leaveAll(cast, roles.producers, { finish: true }, find)
@@ -301,7 +306,7 @@ async function leaveAll(
   cast: TheCast,
   slots: readonly string[],
   by: 'SIGTERM' | { finish: true },
-  find: (what: string, who: string, detail?: string) => void,
+  find: Find,
 ): Promise<void> {
   await Promise.all(
     slots.map(async slot => {
@@ -325,10 +330,7 @@ async function gather(stage: Stage, folder: string, faults: FaultLine[]): Promis
 }
 
 /** Everything that longshore itself can tell of both stores, and the journal of every change of a job. */
-async function checkStores(
-  stage: Stage,
-  find: (what: string, who: string, detail?: string) => void,
-): Promise<DoctorReport> {
+async function checkStores(stage: Stage, find: Find): Promise<DoctorReport> {
   const db = {
     query: async (text: string, values?: unknown[]) => ({
       rows: await stage.rows<Record<string, unknown>>(text, values),
@@ -336,6 +338,10 @@ async function checkStores(
   }
   for (const { invariant, problem, jobId } of [...(await audit(db)), ...(await stage.journal.auditJournal())])
     find(`invariant ${invariant} does not hold`, jobId ?? '', problem)
+  return askDoctor(stage, find)
+}
+
+async function askDoctor(stage: Stage, find: Find): Promise<DoctorReport> {
   const report = await doctor({ postgres: stage.postgres.url, redis: stage.redis.url })
   for (const { invariant, problem, jobId } of report.violations)
     find(`the doctor finds invariant ${invariant} violated`, jobId ?? '', problem)

@@ -1,5 +1,5 @@
 /** Owns the watch over a long run: what must not grow while the load stays the same, as samples and as a verdict. */
-import type { TheCast } from './cast.ts'
+import type { Place } from './cast.ts'
 import type { Stage } from './stage.ts'
 
 export interface Sample {
@@ -15,7 +15,7 @@ export interface Sample {
 
 export interface Growth {
   what: string
-  /** Medians of an earlier and of the last stretch. */
+  /** Medians of the first third and of the last. */
   before: number
   after: number
   most: number
@@ -35,7 +35,7 @@ const WATCHED = [
 /** Noise of a short run: below this nothing is said to grow. */
 const FACTOR = 1.5
 const SPARE = { bytes: 8 * 2 ** 20, rss: 32 * 2 ** 20, ms: 10_000 }
-/** A process has warmed up by then. */
+/** Everything has warmed up by then. */
 const WARM_MS = 60_000
 const LEAST_SAMPLES = 30
 
@@ -64,42 +64,43 @@ export async function takeSample(stage: Stage, at: number): Promise<Sample> {
 /** What was compared, and what has grown by more than it may. Nothing for a run too short to tell. */
 export function judgeGrowth(
   samples: readonly Sample[],
-  cast: TheCast,
+  places: readonly Pick<Place, 'memory'>[],
 ): { compared: Growth[]; grown: Growth[] } {
   const compared: Growth[] = []
   const compare = (what: string, values: readonly number[], spare: number) => {
     if (values.length < LEAST_SAMPLES) return
     const third = Math.floor(values.length / 3)
-    const before = median(values.slice(third, 2 * third))
+    const before = median(values.slice(0, third))
     compared.push({
       what,
       before,
-      after: median(values.slice(2 * third)),
+      after: median(values.slice(-third)),
       most: Math.round(before * FACTOR + spare),
     })
   }
+  const warm = samples.filter(({ at }) => at > WARM_MS)
   compare(
     'memory of Redis',
-    samples.map(({ redisBytes }) => redisBytes),
+    warm.map(({ redisBytes }) => redisBytes),
     SPARE.bytes,
   )
   compare(
     'age of the outbox in ms',
-    samples.map(({ outboxAgeMs }) => outboxAgeMs),
+    warm.map(({ outboxAgeMs }) => outboxAgeMs),
     SPARE.ms,
   )
   for (const table of WATCHED)
     compare(
       `bytes of table ${table}`,
-      samples.map(({ tables }) => tables[table]?.bytes ?? 0),
+      warm.map(({ tables }) => tables[table]?.bytes ?? 0),
       SPARE.bytes,
     )
-  for (const { memory } of cast.places)
+  for (const { memory } of places)
     for (const [name, told] of memory) {
-      const warm = told.filter(({ at }) => at - (told[0]?.at ?? 0) > WARM_MS)
+      const since = told.filter(({ at }) => at - (told[0]?.at ?? 0) > WARM_MS)
       compare(
         `memory of ${name}`,
-        warm.map(({ rssBytes }) => rssBytes),
+        since.map(({ rssBytes }) => rssBytes),
         SPARE.rss,
       )
     }
