@@ -90,6 +90,8 @@ export function openRedis(config: RedisConfig, onError: (error: Error) => void):
       enableOfflineQueue: role === 'listener',
       maxRetriesPerRequest: role === 'listener' ? null : 0,
       retryStrategy: pauseBefore,
+      // ioredis would leave the promise of it to nobody: a connection that breaks before the answer then ends the process.
+      autoResubscribe: false,
       ...(role === 'calls' ? { commandTimeout: CALL_TIMEOUT_MS, socketTimeout: 2 * CALL_TIMEOUT_MS } : {}),
     }
     const client = isCluster
@@ -120,12 +122,15 @@ export function openRedis(config: RedisConfig, onError: (error: Error) => void):
     client.on('message', (channel: string, text: string) => {
       if (client === listener) onMessage(channel, text)
     })
-    client.subscribe(...channels).then(
-      () => onSubscribed?.(),
-      (error: Error) => {
-        if (!isClosed) onError(error)
-      },
-    )
+    const subscribe = () =>
+      client.subscribe(...channels).then(
+        () => onSubscribed?.(),
+        (error: Error) => {
+          if (!isClosed && client === listener) onError(error)
+        },
+      )
+    if (client instanceof Cluster) subscribe()
+    else client.on('ready', subscribe)
   }
 
   /** Whether it is a cluster is known when one server has answered. */
