@@ -112,6 +112,8 @@ export interface Worker {
 /** Two exchanges under way, and one for what comes between. */
 const CONNECTIONS = 3
 const PAUSES = { firstMs: 100, maxMs: 1000, maxTries: 5 }
+/** A changed limit waits for whoever holds its slots: a process that is paused in the middle of a completion does for ten seconds. */
+const REGISTER_TRIES = 20
 /** Making a thread costs 40 ms, keeping one 9 MB. */
 const THREAD_IDLE_MS = 30_000
 const MOST_HANDLERS = 10_000
@@ -210,7 +212,11 @@ export function createWorker(options: WorkerOptions): Worker {
         ...PAUSES,
         isTransient: isTransientError,
       })
-      await withRetry(() => registerTasks(pool, schema, tasks), { ...PAUSES, isTransient: isTransientError })
+      await withRetry(() => registerTasks(pool, schema, tasks), {
+        ...PAUSES,
+        maxTries: REGISTER_TRIES,
+        isTransient: isTransientError,
+      })
       return await beginLives({
         // Later lives are tried again for as long as it takes.
         begin: earlier => {
