@@ -4,7 +4,7 @@
  * keeps edits made meanwhile out of a run. So are the processes that run it: under tsx each of a worker's threads would load tsx
  * as well, a third of a second each.
  */
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { build } from 'tsdown'
 
@@ -21,8 +21,7 @@ export async function buildLongshore(): Promise<LongshoreBuild> {
   const cache = `${root}node_modules/.cache`
   mkdirSync(cache, { recursive: true })
   const folder = mkdtempSync(`${cache}/longshore-bench-`)
-  writeFileSync(`${folder}/package.json`, '{ "type": "module" }\n')
-  for (const part of ['migrations', 'lua']) cpSync(`${root}${part}`, `${folder}/${part}`, { recursive: true })
+  for (const part of ['package.json', 'migrations', 'lua']) cpSync(`${root}${part}`, `${folder}/${part}`, { recursive: true })
   const shared = {
     config: false,
     cwd: root,
