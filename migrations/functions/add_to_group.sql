@@ -10,7 +10,7 @@ create function longshore.add_to_group(
   p_traces text[] default null
 ) returns text
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set lock_timeout = '10s'
 -- As in pass_on.

@@ -8,7 +8,7 @@ create function longshore.add_to_groups(
   p_traces text[] default null
 ) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set lock_timeout = '10s'
 -- As in pass_on.

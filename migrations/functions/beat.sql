@@ -5,7 +5,7 @@ create function longshore.beat(
   p_lag_ms real default null, p_completed bigint default null, p_failed bigint default null
 ) returns table (is_alive boolean, has_cancelled boolean, is_drained boolean)
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
   update longshore.workers w

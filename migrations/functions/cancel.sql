@@ -5,7 +5,7 @@
 -- the edges, and the next of a workflow has its turn. Waits at most a second for whoever holds a row.
 create function longshore.cancel(p_ids uuid[]) returns table (id uuid, answer text)
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
 set lock_timeout = '1s'

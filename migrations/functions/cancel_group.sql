@@ -4,7 +4,7 @@
 -- one of its rows.
 create function longshore.cancel_group(p_group uuid) returns text
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 -- As in pass_on.
 set enable_seqscan = off

@@ -3,7 +3,7 @@
 -- Answers `changed`, `running` or `finished` (too late: nothing was changed) or `unknown`.
 create function longshore.change(p_id uuid, p_change jsonb) returns text
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set lock_timeout = '1s'
 as $$

@@ -4,7 +4,7 @@
 -- one finds the group free. Returns what was written.
 create function longshore.close_groups(p_groups uuid[]) returns table (id uuid, state text)
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 -- As in pass_on.
 set enable_seqscan = off

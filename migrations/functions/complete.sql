@@ -4,7 +4,7 @@
 -- Whoever began has set `longshore_run.lease` to the lease token, for that transaction only.
 create function longshore.complete(p_worker int, p_id uuid, p_token bigint, p_result jsonb) returns text
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
 -- Slots are freed under it as well: a user's work should not be lost to a moment of crowding.

@@ -5,7 +5,7 @@ create function longshore.describe_lanes(p_lanes int[]) returns table (
   limit_id int, free bigint, key_limit int, key_free bigint
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set lock_timeout = '1s'
 as $$

@@ -6,7 +6,7 @@
 -- registered task, else from the defaults. Returns the job's id.
 create function longshore.enqueue(p_task text, p_payload jsonb default '{}', p_options jsonb default '{}') returns uuid
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_task longshore.tasks;

@@ -6,7 +6,7 @@ create function longshore.enqueue_alike(
   out lane int, out score bigint
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 #variable_conflict use_variable

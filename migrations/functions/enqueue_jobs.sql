@@ -19,7 +19,7 @@ create function longshore.enqueue_jobs(
   p_traces text[] default null, p_groups uuid[] default null
 ) returns table (made uuid[], lanes int[], scores bigint[], is_ready boolean[])
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
 as $$

@@ -5,7 +5,7 @@
 -- claim and every settle.
 create function longshore.explain(p_id uuid) returns jsonb
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 declare

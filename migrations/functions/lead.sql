@@ -2,7 +2,7 @@
 -- the epoch, or null when somebody else leads.
 create function longshore.lead(p_holder text, p_lease_ms int, p_rank int) returns bigint
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_epoch bigint;

@@ -3,7 +3,7 @@
 -- meanwhile, or it was so before.
 create function longshore.leave_redis(p_holder text) returns boolean
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set lock_timeout = '200ms'
 as $$
 begin

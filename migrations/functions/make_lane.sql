@@ -4,7 +4,7 @@ create function longshore.make_lane(
   p_queue text, p_task text, p_tag text, p_constraint_tag text, p_key text default ''
 ) returns int
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
   if p_constraint_tag <> 'c:' then

@@ -2,7 +2,7 @@
 -- until the next one is due (null: none is scheduled), by the database's clock.
 create function longshore.promote_due(p_limit int) returns table (promoted int, next_due_ms double precision)
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 -- As in claim: the index in its own order is the only sensible way, whatever the statistics say.
 set enable_bitmapscan = off

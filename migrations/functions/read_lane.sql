@@ -3,7 +3,7 @@
 create function longshore.read_lane(p_lane int, p_score bigint, p_id uuid, p_most int)
 returns table (ids text, scores text, tokens text)
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_bitmapscan = off
 set enable_seqscan = off

@@ -2,7 +2,7 @@
 -- and make their lanes. Writes only what changed, and never touches tasks that it is not given.
 create function longshore.register_tasks(p_tasks jsonb) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_task record;

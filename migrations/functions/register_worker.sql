@@ -4,7 +4,7 @@ create function longshore.register_worker(
   p_lease_ms int, p_is_drained boolean default false
 ) returns int
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_id int;

@@ -18,7 +18,7 @@ create function longshore.relay_read(
   has_new_workers boolean
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -6,7 +6,7 @@
 create function longshore.rescue(p_leading_ms bigint, p_limit int)
 returns table (worker_id int, name text, rescued int, ended int, is_gone boolean)
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set lock_timeout = '200ms'
 as $$

@@ -1,7 +1,7 @@
 -- Let a workflow that a failure has stopped go on with its next job. Answers whether it was stopped.
 create function longshore.resume_workflow(p_key text) returns boolean
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
 declare

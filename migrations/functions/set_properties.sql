@@ -1,7 +1,7 @@
 -- A running worker has other properties from now on; the next claim goes by them. False: its row is gone.
 create function longshore.set_properties(p_worker int, p_properties jsonb, p_constraint_tags text[]) returns boolean
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform longshore.check_properties(array(select jsonb_object_keys(p_properties)));

@@ -14,7 +14,7 @@ create function longshore.settle_and_claim(
   max_attempts text, scores text, created_at text, payloads text, traces text
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 -- For everything that is called from here: there is one sensible plan for each statement, and making it anew for each call
 -- cost more than running it.

@@ -2,7 +2,7 @@
 -- cancelled or rescued. Looks at p_limit unfinished groups behind p_after; returns the last of them, or null at the end.
 create function longshore.sweep_groups(p_after uuid, p_limit int) returns uuid
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 -- Only a page of them, whatever the statistics say.
 set enable_seqscan = off

@@ -2,7 +2,7 @@
 -- rescued. Rescue finds jobs by the rows of their workers; what runs under nobody would run for ever.
 create function longshore.unregister_worker(p_worker int) returns boolean
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 begin

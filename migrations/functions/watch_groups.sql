@@ -8,7 +8,7 @@ create function longshore.watch_groups(
   p_after uuid, p_groups int, p_jobs int, p_watching_ms bigint, out last uuid, out stuck int, out report jsonb
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
 -- For group_excuse too: planning cost several times what running does.

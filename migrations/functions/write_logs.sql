@@ -3,7 +3,7 @@
 -- lost. Waits only for moments, and not for the disk: a crash of Postgres may cost the last lines, jobs never wait for them.
 create function longshore.write_logs(p_lines json, p_progress json, p_jobs uuid[]) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
 set jit = off
 as $$

@@ -7,13 +7,18 @@ export function addMigrateCommand(program: Command): void {
   const command = program
     .command('migrate')
     .description('install or upgrade the database schema; safe to run from many processes at once')
+    .option(
+      '--roles [prefix]',
+      'also make the roles <prefix>_owner, _producer, _worker, _relay and _reader, and grant each what it needs; the prefix is the name of the schema unless given. Grant them to the users that your processes connect as',
+    )
     .option('--dry-run', 'print the SQL that would run, change nothing')
     .option('--json', 'print the steps as JSON')
   addDatabaseOptions(command).action(
-    async (options: DatabaseOptions & { dryRun?: boolean; json?: boolean }) => {
+    async (options: DatabaseOptions & { dryRun?: boolean; json?: boolean; roles?: boolean | string }) => {
       const steps = await migrate({
         postgres: requireDatabaseUrl(options),
         schema: options.schema,
+        roles: options.roles ?? false,
         dryRun: options.dryRun ?? false,
         onStep: step => {
           if (options.json) return

@@ -14,16 +14,12 @@ export async function awaitJobs(
   wantsLogs = false,
 ): Promise<void> {
   if (waits.length === 0) return
-  await db.query(
-    inSchema(
-      schema,
-      `insert into longshore.awaited (job_id, waiter, expires_at, wants_logs)
-       select w.id, $1, now() + w.ms * interval '1 millisecond', $4
-       from unnest($2::uuid[], $3::bigint[]) as w(id, ms)
-       on conflict (job_id, waiter) do update set expires_at = greatest(awaited.expires_at, excluded.expires_at)`,
-    ),
-    [waiter, waits.map(wait => wait.id), waits.map(wait => wait.timeoutMs + GRACE_MS), wantsLogs],
-  )
+  await db.query(inSchema(schema, 'select longshore.await_jobs($1, $2, $3, $4)'), [
+    waiter,
+    waits.map(wait => wait.id),
+    waits.map(wait => wait.timeoutMs + GRACE_MS),
+    wantsLogs,
+  ])
 }
 
 export async function forgetAwaited(
@@ -33,8 +29,5 @@ export async function forgetAwaited(
   ids: string[],
 ): Promise<void> {
   if (ids.length === 0) return
-  await db.query(inSchema(schema, 'delete from longshore.awaited where job_id = any ($1) and waiter = $2'), [
-    ids,
-    waiter,
-  ])
+  await db.query(inSchema(schema, 'select longshore.forget_awaited($1, $2)'), [waiter, ids])
 }

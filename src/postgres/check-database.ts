@@ -1,14 +1,19 @@
 /** Owns the check at every start: does this database fit this code? */
 import { LongshoreError } from '../job/errors.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { denyFunction, explainDenied } from './denied.ts'
 import { stepsLeft } from './migrate.ts'
 import { DEFAULT_SCHEMA } from './schema-name.ts'
 import { checkServerVersion, explainUnreachable } from './server-version.ts'
 
-/** Refuses a server that is too old and a schema that is missing, outdated or newer, naming the command to run. */
-export async function checkDatabase(client: Queryable, schema: string): Promise<void> {
+/**
+ * Refuses a server that is too old and a schema that is missing, outdated or newer, naming the command to run. `verb`: a function
+ * that whoever starts cannot do without; a user that may not call it is refused here, and not by each call later on.
+ */
+export async function checkDatabase(client: Queryable, schema: string, verb?: string): Promise<void> {
   await checkServerVersion(client).catch(explainUnreachable)
-  const left = await stepsLeft(client, schema)
+  // Whoever may not even look has none of the roles.
+  const left = await stepsLeft(client, schema).catch(error => explainDenied(error, `"${schema}".migrations`))
   const flag = schema === DEFAULT_SCHEMA ? '' : ` --schema ${schema}`
   if (left.isMissing) {
     throw new LongshoreError(
@@ -23,4 +28,14 @@ export async function checkDatabase(client: Queryable, schema: string): Promise<
         `${left.functions.length} functions to apply): run \`longshore migrate${flag}\``,
     )
   }
+  if (verb !== undefined) await checkPrivilege(client, schema, verb)
+}
+
+async function checkPrivilege(client: Queryable, schema: string, verb: string): Promise<void> {
+  const { rows } = await client.query(
+    `select has_function_privilege(p.oid, 'execute') as may from pg_proc p
+     join pg_namespace n on n.oid = p.pronamespace where n.nspname = $1 and p.proname = $2`,
+    [schema, verb],
+  )
+  if (rows[0]?.['may'] === false) denyFunction(schema, verb)
 }

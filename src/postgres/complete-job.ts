@@ -23,8 +23,7 @@ const LOCK_TIMEOUT = '10s'
 /** Gone with the transaction: whoever finds another value is in another one. */
 const BEGIN_RUN = "select set_config('longshore_run.lease', $1, true)"
 const COMPLETE = 'select longshore.complete($1, $2, $3, $4) as answer'
-const HOLD_JOB = `
-  select from longshore.jobs where id = $1 and worker_id = $2 and lease_token = $3 for update`
+const HOLD_RUN = 'select longshore.hold_run($1, $2, $3) as is_held'
 const WAS_SETTLED = 'select from longshore.finished_jobs where id = $1 and lease_token = $2'
 
 /** `work` makes the user's writes and returns the result as JSON text, or null for none. */
@@ -59,8 +58,8 @@ export async function completeJob(
     // The commit may or may not have been done. While it is under way it holds the job.
     const isStillRunning = await pool.transaction(async tx => {
       await tx.query(`set local lock_timeout = '${LOCK_TIMEOUT}'`)
-      const held = await tx.query(inSchema(schema, HOLD_JOB), [lease.id, workerId, lease.leaseToken])
-      return held.rows.length > 0
+      const { rows } = await tx.query(inSchema(schema, HOLD_RUN), [workerId, lease.id, lease.leaseToken])
+      return rows[0]?.['is_held'] === true
     })
     if (isStillRunning) throw error
     const { rows } = await pool.query(inSchema(schema, WAS_SETTLED), [lease.id, lease.leaseToken])

@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { LongshoreError } from '../job/errors.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { explainDenied } from './denied.ts'
 import type { PostgresConfig } from './postgres-config.ts'
 
 /** A call that got no answer in this time is given up; its connection is replaced. */
@@ -88,7 +89,7 @@ export const textsOf = async (
   values: unknown[],
 ): Promise<(string | null)[][]> => {
   if ('queryTexts' in db) return db.queryTexts(text, values)
-  const { rows } = await db.query(text, values)
+  const { rows } = await db.query(text, values).catch(error => explainDenied(error, text))
   return rows.map(row => Object.values(row).map(value => (value === null ? null : String(value))))
 }
 
@@ -151,8 +152,8 @@ export function openPool(postgres: PostgresConfig, max: number, onError: (error:
   }
   let ended: Promise<void> | undefined
   return {
-    query: (text, values) => pool.query(text, values),
-    queryTexts: queryPrepared,
+    query: (text, values) => pool.query(text, values).catch(error => explainDenied(error, text)),
+    queryTexts: (text, values) => queryPrepared(text, values).catch(error => explainDenied(error, text)),
     async transaction(work) {
       const client = await connect()
       let broken: Error | undefined

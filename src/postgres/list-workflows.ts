@@ -23,7 +23,7 @@ export async function listWorkflows(
       schema,
       `select w.key, w.halted_by,
          (select count(*) from longshore.jobs j where j.workflow = w.id and not j.has_turn) as waiting,
-         (select f.error ->> 'message' from longshore.finished_jobs f where f.id = w.halted_by limit 1) as error,
+         (select s.error from longshore.job_status s where s.id = w.halted_by limit 1) as error,
          t.id, l.task, t.state
        from (
          select * from longshore.workflows where $1::text is null or key = $1

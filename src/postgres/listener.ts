@@ -8,6 +8,7 @@ import pg from 'pg'
 import type { Queryable } from '../job/queryable.ts'
 import { pauseMs } from '../runtime/retry.ts'
 import { connectionConfig } from './connect.ts'
+import { explainDenied } from './denied.ts'
 import type { PostgresConfig } from './postgres-config.ts'
 
 export interface Listener extends Queryable {
@@ -80,7 +81,7 @@ export async function openListener(options: {
         lost(asked)
         asked.end().catch(() => undefined) // it is broken off, not ended
       }
-      throw error
+      return explainDenied(error, text)
     })
   }
 

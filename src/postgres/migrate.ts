@@ -15,6 +15,18 @@ import { pauseMs } from '../runtime/retry.ts'
 import { connectionConfig } from './connect.ts'
 import type { PostgresConfig } from './postgres-config.ts'
 import { createRelease, readNewer, writeRelease } from './release.ts'
+import {
+  actAsOwner,
+  applyRoles,
+  choosePrefix,
+  explainNotOwner,
+  grantsFile,
+  grantsStep,
+  hasAllRoles,
+  type Roles,
+  readRoles,
+  roleSteps,
+} from './roles.ts'
 import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from './schema-name.ts'
 import { checkServerVersion, explainUnreachable } from './server-version.ts'
 
@@ -26,6 +38,12 @@ export interface MigrateOptions {
   postgres: PostgresConfig
   /** Schema to install into. Default `longshore`. */
   schema?: string
+  /**
+   * Make the roles that producers, workers, relays and readers are to have, hand the schema over to an owner role and grant
+   * what each needs. A text: what the names of the roles begin with, in place of the schema's name. Default false; an
+   * installation that has roles keeps them in order either way.
+   */
+  roles?: boolean | string
   /** Change nothing; only report the steps that are left. Default false. */
   dryRun?: boolean
   /** Told each step as it is done (or would be done). */
@@ -33,7 +51,7 @@ export interface MigrateOptions {
 }
 
 export interface MigrationStep {
-  kind: 'migration' | 'function'
+  kind: 'migration' | 'function' | 'role' | 'owner' | 'grants'
   name: string
   sql: string
 }
@@ -52,6 +70,7 @@ interface SchemaFiles {
 const KNOWN = Object.keys({
   postgres: true,
   schema: true,
+  roles: true,
   dryRun: true,
   onStep: true,
 } satisfies Record<keyof MigrateOptions, true>)
@@ -91,6 +110,8 @@ export async function migrate(options: MigrateOptions): Promise<MigrationStep[]>
   try {
     await checkServerVersion(client)
     return options.dryRun ? await dryRun(client, schema, options) : await applyAll(client, schema, options)
+  } catch (error) {
+    return await explainNotOwner(error, client, schema)
   } finally {
     await client.end()
   }
@@ -99,6 +120,16 @@ export async function migrate(options: MigrateOptions): Promise<MigrationStep[]>
 async function dryRun(client: Queryable, schema: string, options: MigrateOptions): Promise<MigrationStep[]> {
   const left = await stepsLeft(client, schema)
   const steps = [...left.migrations, ...left.functions].map(step => toStep(schema, step))
+  const known = await readRoles(client, schema)
+  if (options.roles && left.newer === undefined) {
+    const prefix = choosePrefix(options.roles, known, schema)
+    const { rows } = left.isMissing
+      ? { rows: [] }
+      : await client.query(inSchema(schema, 'select deployment from longshore.settings'))
+    steps.push(...(await roleSteps(client, schema, prefix, rows[0]?.['deployment'] as string | undefined)))
+    steps.push(await grantsStep(client, schema, prefix))
+  } else if (known && (await needsGrants(client, known, left.functions.length > 0)))
+    steps.push(await grantsStep(client, schema, known.prefix))
   for (const step of steps) options.onStep?.(step)
   return steps
 }
@@ -109,8 +140,8 @@ async function applyAll(
   options: MigrateOptions,
 ): Promise<MigrationStep[]> {
   const taken: MigrationStep[] = []
-  const apply = async (step: () => Promise<MigrationStep[]>) => {
-    for (const done of await inLockedTransaction(client, schema, step)) {
+  const apply = async (step: () => Promise<MigrationStep[]>, as?: As) => {
+    for (const done of await inLockedTransaction(client, schema, step, as)) {
       taken.push(done)
       options.onStep?.(done)
     }
@@ -132,6 +163,16 @@ async function applyAll(
       return [toStep(schema, migration)]
     })
   }
+  if (options.roles) {
+    // As whoever migrates: the owner role makes no roles.
+    await apply(
+      async () => {
+        if ((await stepsLeft(client, schema)).newer !== undefined) return []
+        return applyRoles(client, schema, choosePrefix(options.roles, await readRoles(client, schema), schema))
+      },
+      { asOwner: false },
+    )
+  }
   await apply(async () => {
     const { functions, surplus, newer } = await stepsLeft(client, schema)
     if (newer !== undefined) return []
@@ -146,15 +187,40 @@ async function applyAll(
         [file.name, file.checksum],
       )
     }
+    await closeToPublic(client, schema)
+    const granted = await grantAgain(client, schema, Boolean(options.roles) || functions.length > 0)
     await client.query(inSchema(schema, 'select longshore.prepare_history($1)'), [HISTORY_DAYS_AHEAD])
     await client.query(
       inSchema(schema, 'select longshore.keep_logs($1, retention_days) from longshore.settings'),
       [HISTORY_DAYS_AHEAD],
     )
-    return functions.map(file => toStep(schema, file))
+    return [...functions.map(file => toStep(schema, file)), ...granted]
   })
   return taken
 }
+
+/** Functions are made for everybody; those that run as their owner must not be. */
+async function closeToPublic(client: Queryable, schema: string): Promise<void> {
+  const { rows } = await client.query(
+    `select from pg_proc p where p.pronamespace = to_regnamespace($1)
+       and (p.proacl is null or exists (select from aclexplode(p.proacl) a where a.grantee = 0)) limit 1`,
+    [`"${schema}"`],
+  )
+  if (rows.length > 0) await client.query(`revoke all on all functions in schema "${schema}" from public`)
+}
+
+/** Functions that are made anew have lost what was granted. */
+async function grantAgain(client: Queryable, schema: string, isAsked: boolean): Promise<MigrationStep[]> {
+  const roles = await readRoles(client, schema)
+  if (!roles || !(await needsGrants(client, roles, isAsked))) return []
+  const step = await grantsStep(client, schema, roles.prefix)
+  await client.query(step.sql)
+  await client.query(inSchema(schema, 'update longshore.roles set checksum = $1'), [grantsFile().checksum])
+  return [step]
+}
+
+const needsGrants = async (client: Queryable, roles: Roles, isAsked: boolean): Promise<boolean> =>
+  (isAsked || roles.checksum !== grantsFile().checksum) && (await hasAllRoles(client, roles.prefix))
 
 const toStep = (schema: string, file: SqlFile & { version?: number }): MigrationStep => ({
   kind: file.version === undefined ? 'function' : 'migration',
@@ -163,7 +229,9 @@ const toStep = (schema: string, file: SqlFile & { version?: number }): Migration
 })
 
 async function createLedger(client: Queryable, schema: string): Promise<void> {
-  await client.query(`create schema if not exists "${schema}"`)
+  // Looked at first: `if not exists` asks for the right to make schemas, also where there is one.
+  const found = await client.query('select to_regnamespace($1) is not null as found', [`"${schema}"`])
+  if (!found.rows[0]?.['found']) await client.query(`create schema "${schema}"`)
   await client.query(
     inSchema(
       schema,
@@ -235,10 +303,20 @@ const PAUSES = { firstMs: 500, maxMs: 2000 }
 /** About a minute and a half. */
 const MOST_TRIES = 40
 
-async function inLockedTransaction<T>(client: Queryable, schema: string, run: () => Promise<T>): Promise<T> {
+interface As {
+  /** Whatever is made belongs to the owner role, where there is one. Default true. */
+  asOwner?: boolean
+}
+
+async function inLockedTransaction<T>(
+  client: Queryable,
+  schema: string,
+  run: () => Promise<T>,
+  as: As = {},
+): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
-      return await inTransaction(client, schema, run)
+      return await inTransaction(client, schema, run, as)
     } catch (error) {
       const { code } = error as { code?: unknown }
       if (code !== '55P03' && code !== '40P01') throw error
@@ -248,11 +326,17 @@ async function inLockedTransaction<T>(client: Queryable, schema: string, run: ()
   }
 }
 
-async function inTransaction<T>(client: Queryable, schema: string, run: () => Promise<T>): Promise<T> {
+async function inTransaction<T>(
+  client: Queryable,
+  schema: string,
+  run: () => Promise<T>,
+  { asOwner = true }: As,
+): Promise<T> {
   await client.query('begin')
   try {
     await client.query("select pg_advisory_xact_lock(hashtext('longshore migrate'), hashtext($1))", [schema])
     await client.query(`set local lock_timeout = '${LOCK_TIMEOUT}'`)
+    if (asOwner) await actAsOwner(client, schema)
     const done = await run()
     await client.query('commit')
     return done

@@ -14,7 +14,7 @@ export interface PlacedLine extends LinePlace {
   line: LogLine
 }
 
-const COLUMNS = 'l.lease_token::text as lease_token, l.seq, l.attempt, l.at, l.level, l.message, l.data'
+const COLUMNS = 'lease_token::text as lease_token, seq, attempt, at, level, message, data'
 
 /** The first lines behind a place. */
 export async function readLogs(
@@ -25,11 +25,7 @@ export async function readLogs(
   limit: number,
 ): Promise<LogLine[]> {
   const { rows } = await db.query(
-    inSchema(
-      schema,
-      `select ${COLUMNS} from longshore.job_logs l where l.job_id = $1 and (l.lease_token, l.seq) > ($2::bigint, $3::int)
-       order by l.lease_token, l.seq limit $4`,
-    ),
+    inSchema(schema, `select ${COLUMNS} from longshore.read_logs($1, $2, $3, $4)`),
     [id, after.leaseToken, after.seq, limit],
   )
   return rows.map(row => toPlacedLine(row).line)
@@ -43,11 +39,7 @@ export async function readLastLogs(
   limit: number,
 ): Promise<LogLine[]> {
   const { rows } = await db.query(
-    inSchema(
-      schema,
-      `select ${COLUMNS} from longshore.job_logs l where l.job_id = $1
-       order by l.lease_token desc, l.seq desc limit $2`,
-    ),
+    inSchema(schema, `select ${COLUMNS} from longshore.read_last_logs($1, $2)`),
     [id, limit],
   )
   return rows.map(row => toPlacedLine(row).line).reverse()
@@ -62,14 +54,7 @@ export async function readUnseenLogs(
   limit: number,
 ): Promise<PlacedLine[]> {
   const { rows } = await db.query(
-    inSchema(
-      schema,
-      `select ${COLUMNS} from longshore.job_logs l
-       where l.job_id = $1 and l.lease_token >= $2
-         and l.seq > coalesce(
-           (select s.seq from unnest($3::bigint[], $4::int[]) as s(lease_token, seq) where s.lease_token = l.lease_token), 0)
-       order by l.lease_token, l.seq limit $5`,
-    ),
+    inSchema(schema, `select ${COLUMNS} from longshore.read_unseen_logs($1, $2, $3, $4, $5)`),
     [id, from, places.map(place => place.leaseToken), places.map(place => place.seq), limit],
   )
   return rows.map(toPlacedLine)
@@ -79,8 +64,7 @@ export async function readProgress(db: Queryable, schema: string, id: JobId): Pr
   const { rows } = await db.query(
     inSchema(
       schema,
-      `select p.done, p.total, p.attempt, p.at from longshore.job_progress p where p.job_id = $1
-       order by p.lease_token desc, p.at desc limit 1`,
+      'select done, total, attempt, at from longshore.read_progress($1) where done is not null',
     ),
     [id],
   )
@@ -89,15 +73,8 @@ export async function readProgress(db: Queryable, schema: string, id: JobId): Pr
 
 /** Undefined: there is no such job, or its history has been dropped. */
 export async function hasEnded(db: Queryable, schema: string, id: JobId): Promise<boolean | undefined> {
-  const { rows } = await db.query(
-    inSchema(
-      schema,
-      `select false as has_ended from longshore.jobs where id = $1
-       union all select true from longshore.finished_jobs where id = $1`,
-    ),
-    [id],
-  )
-  return rows[0]?.['has_ended'] as boolean | undefined
+  const { rows } = await db.query(inSchema(schema, 'select has_ended from longshore.read_progress($1)'), [id])
+  return (rows[0]?.['has_ended'] as boolean | null | undefined) ?? undefined
 }
 
 function toPlacedLine(row: Record<string, unknown>): PlacedLine {

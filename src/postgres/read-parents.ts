@@ -13,22 +13,12 @@ export async function readParents(
   after: string,
   limit: number,
 ): Promise<ParentJob[]> {
-  const { rows } = await db.query(
-    inSchema(
-      schema,
-      `select f.id, l.task, f.state, f.result, f.error
-       from longshore.edges e
-       -- One by one: a planner that takes the history for small would read all of it.
-       cross join lateral (
-         select f.id, f.state, f.result, f.error, f.lane from longshore.finished_jobs f
-         where f.id = e.parent order by f.day desc limit 1
-       ) f
-       join longshore.lanes l on l.id = f.lane
-       where e.child = $1 and e.parent > $2 and ($3::text is null or l.task = $3)
-       order by e.parent limit $4`,
-    ),
-    [child, after, task, limit],
-  )
+  const { rows } = await db.query(inSchema(schema, 'select * from longshore.read_parents($1, $2, $3, $4)'), [
+    child,
+    after,
+    task,
+    limit,
+  ])
   return rows as unknown as ParentJob[]
 }
 

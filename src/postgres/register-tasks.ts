@@ -21,5 +21,10 @@ export async function registerTasks(
       concurrencyPerKey,
     }),
   )
-  await db.query(inSchema(schema, 'select longshore.register_tasks($1)'), [JSON.stringify(facts)])
+  // A producer that may not change limits makes its tasks known without: who runs them sets those.
+  const { rows } = await db.query("select has_function_privilege($1, 'execute') as may_limit", [
+    `"${schema}".register_tasks(jsonb)`,
+  ])
+  const verb = rows[0]?.['may_limit'] ? 'register_tasks' : 'introduce_tasks'
+  await db.query(inSchema(schema, `select longshore.${verb}($1)`), [JSON.stringify(facts)])
 }

@@ -157,10 +157,10 @@ export async function readPayload(
   schema: string,
   job: ClaimedJob,
 ): Promise<string | undefined> {
-  const [row] = await db.queryTexts(
-    inSchema(schema, 'select payload from longshore.jobs where id = $1 and lease_token = $2'),
-    [job.id, job.leaseToken],
-  )
+  const [row] = await db.queryTexts(inSchema(schema, 'select longshore.read_payload($1, $2)'), [
+    job.id,
+    job.leaseToken,
+  ])
   return row?.[0] ?? undefined
 }
 

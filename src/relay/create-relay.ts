@@ -112,7 +112,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
     )
     let store: RedisStore | undefined
     try {
-      await patiently(() => checkDatabase(pool, schema))
+      await patiently(() => checkDatabase(pool, schema, redis ? 'relay_read' : 'lead'))
       const deployment = await patiently(() => readDeployment(pool, schema))
       store = redis ? await reach(redis) : undefined
       const holder = `relay ${hostname()}:${process.pid}:${Date.now().toString(36)}${Math.random().toString(36).slice(2, 6)}`

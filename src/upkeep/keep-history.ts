@@ -8,18 +8,10 @@ const LOCK_TIMEOUT = '200ms'
 
 export async function keepHistory(pool: Pool, schema: string): Promise<void> {
   await briefly(pool, inSchema(schema, 'select longshore.prepare_history($1)'), [HISTORY_DAYS_AHEAD])
-  await briefly(
-    pool,
-    inSchema(schema, 'select longshore.drop_history(retention_days) from longshore.settings'),
-    [],
-  )
+  await briefly(pool, inSchema(schema, 'select longshore.forget_history()'), [])
   await briefly(pool, inSchema(schema, 'delete from longshore.awaited where expires_at < now()'), [])
   // The last: whoever holds the logs holds up nothing else.
-  await briefly(
-    pool,
-    inSchema(schema, 'select longshore.keep_logs($1, retention_days) from longshore.settings'),
-    [HISTORY_DAYS_AHEAD],
-  )
+  await briefly(pool, inSchema(schema, 'select longshore.tend_logs($1)'), [HISTORY_DAYS_AHEAD])
 }
 
 function briefly(pool: Pool, text: string, values: unknown[]): Promise<void> {

@@ -207,7 +207,10 @@ export function createWorker(options: WorkerOptions): Worker {
     try {
       await loadTracing()
       await pooled.check(isolated(options.handlers))
-      await withRetry(() => checkDatabase(pool, schema), { ...PAUSES, isTransient: isTransientError })
+      await withRetry(() => checkDatabase(pool, schema, 'settle_and_claim'), {
+        ...PAUSES,
+        isTransient: isTransientError,
+      })
       const deployment = await withRetry(() => readDeployment(pool, schema), {
         ...PAUSES,
         isTransient: isTransientError,

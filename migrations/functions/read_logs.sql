@@ -1,0 +1,17 @@
+-- The first lines of a job's log behind a place: the run, by its lease token, and the number within it.
+create function longshore.read_logs(p_job uuid, p_token bigint, p_seq int, p_limit int) returns table (
+  lease_token bigint, seq int, attempt smallint, at timestamptz, level text, message text, data jsonb
+)
+language plpgsql stable
+security definer set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+  select l.lease_token, l.seq, l.attempt, l.at, l.level, l.message, l.data
+  from longshore.job_logs l where l.job_id = p_job and (l.lease_token, l.seq) > (p_token, p_seq)
+  order by l.lease_token, l.seq limit p_limit;
+end
+$$;

@@ -1,0 +1,10 @@
+-- The payload of a run, where it is too large to travel with the claim. Null: the lease is gone.
+create function longshore.read_payload(p_id uuid, p_token bigint) returns jsonb
+language plpgsql stable
+security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+begin
+  return (select j.payload from longshore.jobs j where j.id = p_id and j.lease_token = p_token and j.state::text = 'running');
+end
+$$;

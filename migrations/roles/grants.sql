@@ -1,0 +1,70 @@
+-- Who may do what in the schema. Applied by `longshore migrate --roles`, and by each later migrate that changes a function or this
+-- file; what stands here is all that the roles have: everything else is taken from them before.
+--
+-- Whatever changes a job is done by functions that run as their owner (`security definer`), so that nobody else needs to write
+-- tables, and partitions that such a function makes or drops need no grants of their own. What jobs carry (payload, result, error,
+-- logs) is read by functions only, by id; the columns beside them can be read by who keeps watch.
+
+grant usage on schema longshore to longshore_producer, longshore_worker, longshore_relay, longshore_reader;
+
+-- At every start: does the schema fit? And what holds for the whole deployment.
+grant select on longshore.migrations, longshore.functions, longshore.release, longshore.roles, longshore.settings
+  to longshore_producer, longshore_worker, longshore_relay, longshore_reader;
+grant execute on function longshore.priority_of, longshore.run_at_of, longshore.score, longshore.constraint_keys
+  to longshore_producer, longshore_worker, longshore_relay, longshore_reader;
+
+-- Producers: enqueue; read, change and cancel what they know the id of.
+grant execute on function
+  longshore.introduce_tasks, longshore.make_lane, longshore.enqueue, longshore.enqueue_alike, longshore.enqueue_jobs,
+  longshore.add_to_group, longshore.add_to_groups, longshore.change, longshore.cancel, longshore.cancel_group,
+  longshore.resume_workflow, longshore.read_jobs, longshore.read_logs, longshore.read_last_logs, longshore.read_unseen_logs,
+  longshore.read_progress, longshore.await_jobs, longshore.forget_awaited, longshore.explain
+  to longshore_producer;
+grant select on longshore.group_status to longshore_producer;
+
+-- Workers: claim and settle, and the upkeep where no relay does it.
+grant execute on function
+  longshore.register_tasks, longshore.register_worker, longshore.set_properties, longshore.unregister_worker, longshore.beat,
+  longshore.settle_and_claim, longshore.complete, longshore.hold_run, longshore.read_payload, longshore.read_parents,
+  longshore.close_groups, longshore.write_logs
+  to longshore_worker;
+grant select on longshore.workers, longshore.lanes, longshore.leader to longshore_worker;
+grant update (listening) on longshore.workers to longshore_worker;
+grant update (expires_at) on longshore.leader to longshore_worker;
+grant select (id, worker_id, lease_token, is_cancelled, group_id) on longshore.jobs to longshore_worker;
+grant select (id, lease_token) on longshore.finished_jobs to longshore_worker;
+
+-- Relays: the outbox, and how far Redis is.
+grant execute on function
+  longshore.relay_read, longshore.read_lane, longshore.describe_lanes, longshore.lanes_with_jobs
+  to longshore_relay;
+grant select, insert, update on longshore.relayed to longshore_relay;
+grant update (expires_at, epoch, asleep) on longshore.leader to longshore_relay;
+grant update (dispatch) on longshore.settings to longshore_relay;
+
+-- Whoever does the upkeep.
+grant execute on function
+  longshore.lead, longshore.promote_due, longshore.rescue, longshore.sweep_groups, longshore.watch_groups,
+  longshore.prepare_history, longshore.forget_history, longshore.tend_logs, longshore.leave_redis
+  to longshore_worker, longshore_relay;
+grant select (expires_at), delete on longshore.awaited to longshore_worker, longshore_relay;
+
+-- Relays for their figures, readers to look: everything but what jobs carry.
+grant select on
+  longshore.tasks, longshore.lanes, longshore.workers, longshore.leader, longshore.limits, longshore.slot_groups,
+  longshore.lane_heads, longshore.outbox, longshore.queues, longshore.relayed, longshore.groups, longshore.edges,
+  longshore.workflows, longshore.lease_tokens
+  to longshore_relay, longshore_reader;
+grant select (
+    id, score, lease_token, created_at, started_at, lane, worker_id, state, attempts, max_attempts, slot, key_slot, rescues,
+    is_cancelled, group_id, pending, workflow, workflow_seq, has_turn, halts)
+  on longshore.jobs to longshore_relay, longshore_reader;
+grant select (
+    id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, day, state, attempts, max_attempts, rescues,
+    group_id, workflow, workflow_seq)
+  on longshore.finished_jobs to longshore_relay, longshore_reader;
+grant select on longshore.worker_status to longshore_relay, longshore_reader;
+
+-- Readers: dashboards, `longshore top` and people. Views tell the message of an error, and nothing else of what jobs carry.
+grant select on longshore.job_status, longshore.group_status, longshore.blocked to longshore_reader;
+grant execute on function longshore.explain to longshore_reader;
