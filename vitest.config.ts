@@ -48,6 +48,7 @@ export default defineConfig({
       {
         extends: true,
         test: {
+          // Processes have the roles and users that they would have in production, see global-setup.ts.
           name: 'through redis',
           include: [
             ...BOTH_PATHS,

@@ -84,7 +84,8 @@ local is_seeded = false
 --- The order in which a list is gone through by strategy: which one is the `at`th.
 local function visits(list)
   if strategy == 'round-robin' then
-    local turn = redis.call('HINCRBY', root, 'turn', 1)
+    -- Not in the root, which only the relay may write: whoever hints comes here too. No limit has this name.
+    local turn = redis.call('HINCRBY', prefix .. 'turns', '', 1)
     return function(at) return list[(turn + at - 2) % #list + 1] end
   elseif strategy == 'random' then
     if not is_seeded then

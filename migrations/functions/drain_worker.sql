@@ -2,7 +2,7 @@
 -- worker, or it is dead.
 create function longshore.drain_worker(p_worker int, p_is_drained boolean) returns boolean
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
   if p_is_drained is null then

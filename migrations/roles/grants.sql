@@ -26,7 +26,7 @@ grant select on longshore.group_status to longshore_producer;
 grant execute on function
   longshore.register_tasks, longshore.register_worker, longshore.set_properties, longshore.unregister_worker, longshore.beat,
   longshore.settle_and_claim, longshore.complete, longshore.hold_run, longshore.read_payload, longshore.read_parents,
-  longshore.close_groups, longshore.write_logs
+  longshore.close_groups, longshore.write_logs, longshore.drain_worker
   to longshore_worker;
 grant select on longshore.workers, longshore.lanes, longshore.leader to longshore_worker;
 grant update (listening) on longshore.workers to longshore_worker;

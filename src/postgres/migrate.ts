@@ -128,7 +128,7 @@ async function dryRun(client: Queryable, schema: string, options: MigrateOptions
       : await client.query(inSchema(schema, 'select deployment from longshore.settings'))
     steps.push(...(await roleSteps(client, schema, prefix, rows[0]?.['deployment'] as string | undefined)))
     steps.push(await grantsStep(client, schema, prefix))
-  } else if (known && (await needsGrants(client, known, left.functions.length > 0)))
+  } else if (known && left.newer === undefined && (await needsGrants(client, known, left.functions.length > 0)))
     steps.push(await grantsStep(client, schema, known.prefix))
   for (const step of steps) options.onStep?.(step)
   return steps

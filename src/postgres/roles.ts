@@ -109,10 +109,16 @@ const createRole = (name: string, deployment: string | undefined) => `do $$ begi
 exception when duplicate_object or unique_violation then null;
 end $$`
 
+/** To end a claim whose answer nobody reads, `rescue` must see and end connections of other users, see end_claims.sql. */
 const joinOwner = (prefix: string) => `do $$ begin
   if not pg_has_role('${prefix}_owner', 'usage') then
     execute format('grant ${quoted(prefix, 'owner')} to %I', current_user);
   end if;
+  begin
+    grant pg_signal_backend, pg_read_all_stats to ${quoted(prefix, 'owner')};
+  exception when insufficient_privilege then
+    raise notice 'an administrator should grant pg_signal_backend and pg_read_all_stats to ${prefix}_owner';
+  end;
 end $$`
 
 /** Everything in the schema that is not the owner role's. Default partitions first: then nobody makes further partitions. */

@@ -11,6 +11,9 @@ export type RedisClientOptions = Omit<RedisOptions, 'replyMapping'>
 export interface RedisServer {
   readonly product: 'Redis' | 'Valkey'
   readonly version: string
+  readonly isCluster: boolean
+  /** What becomes of keys when the memory is full; undefined where this user may not ask. */
+  readonly evictionPolicy: string | undefined
 }
 
 const OLDEST: Record<RedisServer['product'], readonly [major: number, minor: number]> = {
@@ -44,16 +47,42 @@ export async function connectRedis(url: string, options: RedisClientOptions = {}
 
 /** Valkey calls itself Redis 7.2 for old clients, so its own field is looked at first. */
 export async function readRedisServer(client: RedisClient): Promise<RedisServer> {
-  const info = await client.info('server')
+  let info: string
+  try {
+    info = await client.info()
+  } catch (error) {
+    // INFO is among the commands that an ACL calls dangerous.
+    if (!/NOPERM/.test(String((error as Error).message))) throw error
+    return greet(client)
+  }
   const field = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1]
   const valkey = field('valkey_version')
+  const rest = {
+    isCluster: field('cluster_enabled') === '1',
+    evictionPolicy: field('maxmemory_policy'),
+  }
   return valkey
-    ? { product: 'Valkey', version: valkey }
-    : { product: 'Redis', version: field('redis_version') ?? 'of unknown version' }
+    ? { product: 'Valkey', version: valkey, ...rest }
+    : { product: 'Redis', version: field('redis_version') ?? 'of unknown version', ...rest }
+}
+
+/** What every user may know. */
+async function greet(client: RedisClient): Promise<RedisServer> {
+  const told = (await client.call('HELLO')) as unknown[]
+  const field = (name: string) => String(told[told.indexOf(name) + 1])
+  return {
+    product: field('server') === 'valkey' ? 'Valkey' : 'Redis',
+    version: field('version'),
+    isCluster: field('mode') === 'cluster',
+    evictionPolicy: undefined,
+  }
 }
 
 /** The reason why a server cannot be used, or undefined. */
-export function whyUnsupported({ product, version }: RedisServer): string | undefined {
+export function whyUnsupported({
+  product,
+  version,
+}: Pick<RedisServer, 'product' | 'version'>): string | undefined {
   const [major, minor] = OLDEST[product]
   const [hasMajor = 0, hasMinor = 0] = version.split('.').map(Number)
   const isSupported = hasMajor > major || (hasMajor === major && hasMinor >= minor)

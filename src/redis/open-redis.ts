@@ -6,7 +6,13 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 import { LongshoreError } from '../job/errors.ts'
-import { connectRedis, type RedisClient, type RedisClientOptions } from './connect-redis.ts'
+import {
+  connectRedis,
+  type RedisClient,
+  type RedisClientOptions,
+  type RedisServer,
+  readRedisServer,
+} from './connect-redis.ts'
 import { type RedisConfig, readRedisConfig, withoutPassword } from './redis-config.ts'
 import { allScripts, type ScriptRunner } from './scripts.ts'
 
@@ -27,16 +33,18 @@ const CONNECT_TIMEOUT_MS = 2000
 const MOST_PAUSE_MS = 1000
 const pauseBefore = (tries: number) => Math.min(MOST_PAUSE_MS, 50 * tries) * (0.5 + Math.random() / 2)
 
-/** Settings of a server that it must not be used with, checked where it can be reached. */
-export async function checkRedis(config: RedisConfig): Promise<void> {
+/** Settings of a server that it must not be used with, checked where it can be reached. False: this user may not ask for them. */
+export async function checkRedis(config: RedisConfig): Promise<boolean> {
   const { urls, options } = readRedisConfig(config)
-  await firstReached(urls, options, async client => refuseEviction(client))
+  const { evictionPolicy } = await firstReached(urls, options, readUsable)
+  return evictionPolicy !== undefined
 }
 
 /** A server that throws keys away when it is full would lose parts of what belongs together. */
-async function refuseEviction(client: RedisClient): Promise<void> {
-  const policy = /^maxmemory_policy:(\S+)/m.exec(await client.info('memory'))?.[1]
-  if (policy === undefined || policy === 'noeviction') return
+async function readUsable(client: RedisClient): Promise<RedisServer> {
+  const server = await readRedisServer(client)
+  const policy = server.evictionPolicy
+  if (policy === undefined || policy === 'noeviction') return server
   throw new LongshoreError(
     'STORE_UNSUPPORTED',
     `this Redis throws keys away when its memory is full (maxmemory-policy ${policy}): set maxmemory-policy noeviction, or use a server of its own for longshore`,
@@ -55,6 +63,8 @@ async function firstReached<T>(
         ...options,
         connectTimeout: CONNECT_TIMEOUT_MS,
         commandTimeout: CALL_TIMEOUT_MS,
+        // It would ask with INFO, which this user may lack.
+        enableReadyCheck: false,
         retryStrategy: () => null,
         maxRetriesPerRequest: 0,
       })
@@ -79,6 +89,7 @@ export function openRedis(config: RedisConfig, onError: (error: Error) => void):
   let listener: Redis | Cluster | undefined
   let isClosed = false
   let isCluster: boolean | undefined
+  let mayAskInfo = true
   const closing = new AbortController()
   let wanted: { channels: readonly string[]; onMessage: (channel: string, text: string) => void } | undefined
   let onSubscribed: (() => void) | undefined
@@ -88,6 +99,7 @@ export function openRedis(config: RedisConfig, onError: (error: Error) => void):
       ...place.options,
       connectTimeout: CONNECT_TIMEOUT_MS,
       enableOfflineQueue: role === 'listener',
+      enableReadyCheck: mayAskInfo,
       maxRetriesPerRequest: role === 'listener' ? null : 0,
       retryStrategy: pauseBefore,
       // ioredis would leave the promise of it to nobody: a connection that breaks before the answer then ends the process.
@@ -137,10 +149,9 @@ export function openRedis(config: RedisConfig, onError: (error: Error) => void):
   const recognise = async () => {
     for (let tries = 1; !isClosed; tries++) {
       try {
-        isCluster = await firstReached(place.urls, place.options, async client => {
-          await refuseEviction(client)
-          return /^cluster_enabled:1/m.test(await client.info('cluster'))
-        })
+        const server = await firstReached(place.urls, place.options, readUsable)
+        isCluster = server.isCluster
+        mayAskInfo = server.evictionPolicy !== undefined
         if (isClosed) return
         calls = open('calls')
         listen()

@@ -6,6 +6,7 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { quoted } from '../job/check-options.ts'
+import { LongshoreError } from '../job/errors.ts'
 
 export interface Script {
   readonly name: string
@@ -122,7 +123,18 @@ export async function runScript(
   try {
     return (await runner.evalsha(script.sha, 1, ...call)) as unknown[]
   } catch (error) {
-    if (!/NOSCRIPT/.test(String((error as Error)?.message))) throw error
-    return (await runner.eval(script.text, 1, ...call)) as unknown[]
+    if (!/NOSCRIPT/.test(String((error as Error)?.message))) return explainRefusal(error)
+    return (await runner.eval(script.text, 1, ...call).catch(explainRefusal)) as unknown[]
   }
+}
+
+/** A script runs with the rights of who calls it. */
+function explainRefusal(error: unknown): never {
+  const message = String((error as Error)?.message)
+  if (!/NOPERM|user executing the script|ACL failure/i.test(message)) throw error
+  throw new LongshoreError(
+    'PERMISSION_DENIED',
+    `Redis refuses it: ${message}. Give this user the rights that the guide lists for its kind of process, under "Users in Redis"`,
+    { cause: error },
+  )
 }

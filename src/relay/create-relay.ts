@@ -7,7 +7,7 @@ import { checkObject } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
-import { openListener } from '../postgres/listener.ts'
+import { openListener, POOLED } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { probePostgres } from '../postgres/probe.ts'
 import { type Overview, readOverview } from '../postgres/read-overview.ts'
@@ -31,6 +31,8 @@ import { type RelayLoop, type RelayMetrics, startRelayLoop } from './relay-loop.
 export interface RelayOptions extends Partial<ScheduleSettings> {
   /** Where Postgres is: a connection string or `pg` settings. Default: `DATABASE_URL`. */
   postgres?: PostgresConfig
+  /** Where to listen for notifications, if `postgres` leads to a pooler in transaction mode. Default: `DATABASE_LISTEN_URL`, else `postgres`. */
+  listen?: PostgresConfig
   /** Where Redis is: a URL, or several of a cluster. Default: `REDIS_URL`; without it, jobs go straight through Postgres. */
   redis?: RedisConfig
   /** Schema of the installation. Default `'longshore'`. */
@@ -75,6 +77,7 @@ const MOST_LIMITS = 200
 
 const KNOWN = Object.keys({
   postgres: true,
+  listen: true,
   redis: true,
   schema: true,
   scheduleMode: true,
@@ -96,6 +99,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
   const { schema } = settings
   const logger = given ?? createLogger('longshore', settings.logLevel)
   const postgres = options.postgres ?? settings.databaseUrl ?? ''
+  const listen = options.listen ?? settings.listenUrl
   const redis = options.redis ?? settings.redisUrl
   if (redis) readRedisConfig(redis)
   const sizes = { depth: settings.queueDepth, window: settings.laneWindow }
@@ -119,7 +123,8 @@ export function createRelay(options: RelayOptions = {}): Relay {
       let upkeep: Upkeep | undefined
       const listener = await patiently(() =>
         openListener({
-          postgres,
+          postgres: listen ?? postgres,
+          onPooled: () => logger.info(POOLED),
           channels: [channelName(schema, 'due'), channelName(schema, 'outbox')],
           onNotify: channel => (channel === channelName(schema, 'due') ? upkeep?.onDue() : loop?.look()),
           onGap: () => {
@@ -171,13 +176,16 @@ export function createRelay(options: RelayOptions = {}): Relay {
 
   /** A server that must not be used is refused; one that is away is waited for, since the upkeep must go on. */
   const reach = async (where: RedisConfig): Promise<RedisStore> => {
-    await checkRedis(where).catch(error => {
+    try {
+      if (!(await checkRedis(where)))
+        logger.info('this user of Redis may not ask for maxmemory-policy: see to it that it is noeviction')
+    } catch (error) {
       if (error instanceof LongshoreError && error.code === 'STORE_UNSUPPORTED') throw error
       logger.warn(
         { err: error },
         'Redis cannot be reached yet: workers claim straight from Postgres until it can',
       )
-    })
+    }
     return openRedis(where, error => logger.info({ err: error }, 'Redis'))
   }
 

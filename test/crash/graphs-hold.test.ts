@@ -253,7 +253,7 @@ describe.skipIf(redis)('the reply to the end of a job with dependents lost', () 
     '[S3] [S10] (%s): each of them is counted down once',
     async call => {
       await startLeader()
-      const theProxy = await startProxy(database.url)
+      const theProxy = await startProxy(database.urlOf('worker'))
       proxy = theProxy
       const producer = deployment.producer({ tasks: [step] })
       const slow = gate()

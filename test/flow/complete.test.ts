@@ -29,7 +29,7 @@ const notesOf = async (job: string) =>
 /** Run one job with this handler; resolves when it has ended. */
 async function run(
   work: (job: { id: string; attempt: number }, ctx: JobContext) => unknown,
-  postgres = database.url,
+  postgres = database.urlOf('worker'),
 ) {
   const producer = deployment.producer({ tasks: [task] })
   await deployment.worker({ postgres, handlers: [task.handle((job, ctx) => work(job, ctx))] })
@@ -180,7 +180,7 @@ describe('ctx.complete', () => {
     ['reply', true],
     ['request', false],
   ] as const)('[X4] is both or neither when the %s of the commit is lost', async (what, isWritten) => {
-    const proxy = await startProxy(database.url)
+    const proxy = await startProxy(database.urlOf('worker'))
     try {
       const { ended, notes } = await run((job, ctx) => {
         if (job.attempt === 2) return 'second attempt'

@@ -301,7 +301,7 @@ describe('an undeclared key', () => {
 
   it('[C9] is refused at the start of a worker, which can be mended and started', async () => {
     const worker = createWorker({
-      postgres: database.url,
+      postgres: database.urlOf('worker'),
       handlers: [train.handle(() => 1)],
       properties: { zone: 'b' },
     })

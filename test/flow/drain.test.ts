@@ -46,7 +46,10 @@ const run = async (...args: string[]) => {
 
 describe('a drained worker', () => {
   it('[W16] must run', async () => {
-    const worker = createWorker({ postgres: database.url, handlers: [task.handle(() => undefined)] })
+    const worker = createWorker({
+      postgres: database.urlOf('worker'),
+      handlers: [task.handle(() => undefined)],
+    })
     await expect(worker.drain()).rejects.toMatchObject({ code: 'WORKER_STOPPED' })
     await expect(worker.resume()).rejects.toMatchObject({ code: 'WORKER_STOPPED' })
   })

@@ -178,7 +178,11 @@ describe('explain', () => {
     const { done } = await holdingWorker({ tasks: [wide] })
     const running = await producer.enqueueMany(wide, ['a', 'b'])
     await untilRunning(producer, ...running)
-    const narrow = deployment.producer({ tasks: [defineTask({ name: 'narrowed', concurrency: 1 })] })
+    // A producer may not change a limit that is there.
+    const narrow = deployment.producer({
+      postgres: database.url,
+      tasks: [defineTask({ name: 'narrowed', concurrency: 1 })],
+    })
     const next = await narrow.enqueue(wide, 'c')
     expect((await explained(narrow, next)).reasons).toMatchObject([
       {
@@ -438,7 +442,10 @@ describe('explain', () => {
 describe.runIf(inject('dispatch') === 'redis')('explain, with Redis in front', () => {
   it('[S16] tells that an outbox row still names it', async () => {
     const producer = deployment.producer({ tasks: [step] })
-    const relay = createRelay({ postgres: database.url, redis: inject('redisUrl') })
+    const relay = createRelay({
+      postgres: database.urlOf('relay'),
+      redis: deployment.redisOf('relay') as string,
+    })
     await relay.start()
     await eventually('jobs go through Redis', async () => {
       const [settings] = await database.rows('select dispatch from longshore.settings')

@@ -358,6 +358,8 @@ describe('the handler of a job', () => {
       await more.submit(tx ? { tx: tx as never } : {})
     }
     await deployment.worker({
+      // It enqueues in its own transactions.
+      postgres: database.urlOf('app'),
       handlers: [
         step.handle(async (job, ctx) => {
           const groupId = await ctx.groupId()

@@ -20,7 +20,11 @@ afterEach(async () => {
 
 async function startCrowd(maxConcurrentTasks: number): Promise<Cli> {
   await deployment.needRelay()
-  const options = { postgres: database.url, redis: deployment.redis, maxConcurrentTasks }
+  const options = {
+    postgres: database.urlOf('worker'),
+    redis: deployment.redisOf('worker'),
+    maxConcurrentTasks,
+  }
   cli = spawnScript('test/support/crowd-worker.ts', [JSON.stringify(options)], {
     LONGSHORE_LOG_LEVEL: 'silent',
     NODE_OPTIONS: `--max-old-space-size=${HEAP_MB}`,

@@ -263,7 +263,7 @@ describe('a beat and a rescue at once', () => {
     const producer = deployment.producer({ tasks: [large] })
     await producer.enqueueMany(large, Array(300).fill('x'.repeat(60_000)))
     const worker = await workByHand(database, ['large'])
-    const client = await database.connect()
+    const client = await database.connect(database.urlOf('worker'))
     const claim = client.query("select * from longshore.settle_and_claim($1, '{}', '{}', null, null, 300)", [
       worker.id,
     ])

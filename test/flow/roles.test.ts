@@ -10,7 +10,8 @@ import {
   migrate,
 } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
-import { asUser, KINDS, type Kind, useRoles } from '../support/roles.ts'
+import { asUser, KINDS, type Kind } from '../support/role-kinds.ts'
+import { useRoles } from '../support/roles.ts'
 import { spawnCli } from '../support/spawn-cli.ts'
 
 const roles = useRoles()

@@ -126,7 +126,8 @@ describe('a worker that stops', () => {
   })
 
   it('may be stopped before, during and after its start, and more than once', async () => {
-    const make = () => createWorker({ postgres: database.url, handlers: [task.handle(() => undefined)] })
+    const make = () =>
+      createWorker({ postgres: database.urlOf('worker'), handlers: [task.handle(() => undefined)] })
     await make().stop()
     const hasty = make()
     const starting = hasty.start()

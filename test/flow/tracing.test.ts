@@ -195,7 +195,7 @@ describe('a trace', () => {
     const producer = deployment.producer()
     const first = defineTask<null>({ name: 'traced-first' })
     const worker = spawnScript('test/support/traced-worker.ts', [], {
-      DATABASE_URL: database.url,
+      DATABASE_URL: database.urlOf('app'),
       LONGSHORE_LOG_LEVEL: 'silent',
     })
     try {
@@ -451,7 +451,7 @@ describe('without a tracer', () => {
 
   it('[X8] jobs are enqueued and run where the package is not installed', async () => {
     const { ended } = spawnScript('test/support/without-tracing.ts', [], {
-      DATABASE_URL: database.url,
+      DATABASE_URL: database.urlOf('app'),
       LONGSHORE_LOG_LEVEL: 'silent',
     })
     const { code, stdout, stderr } = await ended

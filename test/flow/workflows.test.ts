@@ -115,6 +115,8 @@ describe('a workflow', () => {
     const producer = deployment.producer({ tasks: [flaky] })
     const ran: string[] = []
     await deployment.worker({
+      // It enqueues in its own transactions.
+      postgres: database.urlOf('app'),
       handlers: [
         flaky.handle((job, ctx) => {
           ran.push(job.payload)
@@ -202,7 +204,7 @@ describe('a workflow', () => {
   })
 
   it('[W2] [S10] is not done twice when the reply to its commit is lost, and keeps the order', async () => {
-    proxy = await startProxy(database.url)
+    proxy = await startProxy(database.urlOf('producer'))
     const producer = deployment.producer({ postgres: proxy.url, tasks: [step] })
     await producer.enqueue(step, '0', { workflow: 'w' })
     const ran: string[] = []

@@ -2,13 +2,17 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, beforeAll, inject } from 'vitest'
+import { asUser, type Granted } from './role-kinds.ts'
 
 export type TestClient = pg.Client & { readonly backendPid: number }
 
 export interface TestDatabase {
+  /** As the owner of everything. */
   readonly url: string
-  /** A plain connection, for looking and for forcing races. Closed by itself. */
-  connect(): Promise<TestClient>
+  /** As a process of this kind: where this run of the tests has roles, a user with its role and nothing else. `app`: worker and producer. */
+  urlOf(kind: Granted | 'app'): string
+  /** A plain connection, for looking and for forcing races; as the owner, or another user's URL. Closed by itself. */
+  connect(url?: string): Promise<TestClient>
   /** Rows of one statement. */
   rows<Row = Record<string, unknown>>(text: string, values?: unknown[]): Promise<Row[]>
 }
@@ -22,8 +26,8 @@ export function useDatabase(options: { isEmpty?: boolean } = {}): TestDatabase {
   let looker: Promise<pg.Client> | undefined
   let last: Promise<unknown> = Promise.resolve()
 
-  const connect = async () => {
-    const client = new pg.Client(url.href)
+  const connect = async (as = url.href) => {
+    const client = new pg.Client(as)
     client.on('error', () => undefined) // tests terminate backends on purpose
     await client.connect()
     clients.push(client)
@@ -40,6 +44,10 @@ export function useDatabase(options: { isEmpty?: boolean } = {}): TestDatabase {
     // Clones of one template would share their keys in Redis.
     const own = await connect()
     await own.query('update longshore.settings set deployment = $1', [randomBytes(6).toString('hex')])
+    // What a test makes for its handlers is theirs to use.
+    await own.query(
+      'alter default privileges grant all on tables to public; alter default privileges grant all on sequences to public',
+    )
   })
 
   afterAll(async () => {
@@ -52,6 +60,7 @@ export function useDatabase(options: { isEmpty?: boolean } = {}): TestDatabase {
 
   return {
     url: url.href,
+    urlOf: kind => (inject('roles') === '' ? url.href : asUser(url.href, `${inject('roles')}_user_${kind}`)),
     connect,
     async rows<Row>(text: string, values?: unknown[]) {
       looker ??= connect()

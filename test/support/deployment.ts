@@ -2,7 +2,7 @@
  * Producers and workers of one test: taken down after it whatever happens. Then the invariants are audited, over the tables
  * and over the journal of what the test did, and everything is removed.
  */
-import { afterEach, beforeAll, inject } from 'vitest'
+import { afterAll, afterEach, beforeAll, inject } from 'vitest'
 import {
   audit,
   auditDispatch,
@@ -17,6 +17,7 @@ import {
   type Worker,
   type WorkerOptions,
 } from '../../src/index.ts'
+import { dropRedisUsers, makeRedisUsers, type RedisRole } from './acl.ts'
 import { type AtRestOptions, asQueryable, auditAtRest, drained, mustHold } from './at-rest.ts'
 import type { TestDatabase } from './database.ts'
 import { createJournal, type JournalRun } from './journal.ts'
@@ -26,8 +27,10 @@ export interface Deployment {
   producer(options?: ProducerOptions): Producer
   /** Started. Stopped after the test, with no patience for handlers. */
   worker(options: WorkerOptions): Promise<Worker>
-  /** Where Redis is, if jobs go that way in this run of the tests. */
+  /** Where Redis is, if jobs go that way in this run of the tests. As somebody who may do everything there. */
   readonly redis: string | undefined
+  /** The same as a process of this kind: a user with the ACL of the guide, unless the test has a Redis of its own. */
+  redisOf(role: RedisRole): string | undefined
   /** The one that keeps Redis in step, started where there is none yet. Stopped after the test. */
   relay(options?: RelayOptions): Promise<Relay>
   /** Before a worker begins: a relay, unless the test brings its own. */
@@ -66,11 +69,22 @@ export function useDeployment(database: TestDatabase, options: DeploymentOptions
     if (redis !== undefined) return typeof redis === 'string' ? redis : redis.url
     return inject('dispatch') === 'redis' ? inject('redisUrl') : undefined
   }
+  let users: Record<RedisRole, string> | undefined
+  const redisOf = (role: RedisRole) => users?.[role] ?? whereRedis()
   const journal = createJournal(database)
   const isToAudit = options.audit ?? true
   let isAudited = isToAudit
 
-  beforeAll(() => journal.install())
+  beforeAll(async () => {
+    await journal.install()
+    if (options.redis !== undefined || inject('dispatch') !== 'redis') return
+    const [row] = await database.rows<{ deployment: string }>('select deployment from longshore.settings')
+    users = await makeRedisUsers(inject('redisUrl'), String(row?.deployment))
+  })
+  afterAll(async () => {
+    const refused = users ? await dropRedisUsers(users, inject('redisUrl')) : []
+    if (refused.length > 0) throw new Error(`the ACLs of the guide lack something: ${refused.join(', ')}`)
+  })
 
   afterEach(async () => {
     await Promise.all(workers.splice(0).map(worker => worker.stop({ deadline: 0 })))
@@ -99,8 +113,12 @@ export function useDeployment(database: TestDatabase, options: DeploymentOptions
 
   const relay = async (options: RelayOptions = {}) => {
     if (relays[0]) return relays[0]
-    const redis = whereRedis()
-    const started = createRelay({ postgres: database.url, ...(redis ? { redis } : {}), ...options })
+    const redis = redisOf('relay')
+    const started = createRelay({
+      postgres: database.urlOf('relay'),
+      ...(redis ? { redis } : {}),
+      ...options,
+    })
     relays.push(started)
     await started.start()
     return started
@@ -115,17 +133,18 @@ export function useDeployment(database: TestDatabase, options: DeploymentOptions
     get redis() {
       return whereRedis()
     },
+    redisOf,
     relay,
     producer(options = {}) {
-      const producer = createProducer({ postgres: database.url, ...options })
+      const producer = createProducer({ postgres: database.urlOf('producer'), ...options })
       producers.push(producer)
       return producer
     },
     async worker(options) {
-      const redis = whereRedis()
+      const redis = redisOf('worker')
       await needRelay()
       const worker = createWorker({
-        postgres: database.url,
+        postgres: database.urlOf('worker'),
         abortGrace: 50,
         ...(redis ? { redis } : {}),
         ...options,

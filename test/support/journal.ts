@@ -50,7 +50,8 @@ const INSTALL = `
     workflow bigint, workflow_seq bigint
   );
 
-  create function journal.note_made() returns trigger language plpgsql as $$
+  -- As the owner of the journal, whoever changes jobs.
+  create function journal.note_made() returns trigger language plpgsql security definer as $$
   begin
     insert into journal.changes (job_id, state, worker_id, token, slot, key_slot, score, lane, attempts, rescues, is_cancelled,
       workflow, workflow_seq)
@@ -60,7 +61,7 @@ const INSTALL = `
     return null;
   end $$;
   -- Whatever the function that changes jobs has set for its own plans, and however few rows there were at first.
-  create function journal.note_changed() returns trigger language plpgsql
+  create function journal.note_changed() returns trigger language plpgsql security definer
   set enable_hashjoin = on set enable_nestloop = off as $$
   begin
     insert into journal.changes (job_id, was, state, worker_was, worker_id, token_was, token, slot, key_slot, score, lane,
@@ -70,7 +71,7 @@ const INSTALL = `
     from old_rows o join new_rows n on n.id = o.id order by n.score, n.id;
     return null;
   end $$;
-  create function journal.note_gone() returns trigger language plpgsql as $$
+  create function journal.note_gone() returns trigger language plpgsql security definer as $$
   begin
     insert into journal.changes (job_id, was, worker_was, token_was, slot, key_slot, score, lane, attempts_was, rescues_was,
       is_cancelled, workflow, workflow_seq)

@@ -36,7 +36,7 @@ export function useRelayProcesses(database: TestDatabase, deployment: Deployment
   } = {}): Promise<RelayProcess> {
     const { child, says, ended } = (build?.spawnScript ?? spawnScript)(
       'test/support/relay-main.ts',
-      [JSON.stringify({ postgres: database.url, redis: deployment.redis, ...options })],
+      [JSON.stringify({ postgres: database.urlOf('relay'), redis: deployment.redisOf('relay'), ...options })],
       { LONGSHORE_LOG_LEVEL: 'silent' },
     )
     const relay = {

@@ -2,9 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, inject } from 'vitest'
-
-export type Kind = 'owner' | 'producer' | 'worker' | 'relay' | 'reader'
-export const KINDS: readonly Kind[] = ['owner', 'producer', 'worker', 'relay', 'reader']
+import { KINDS, type Kind } from './role-kinds.ts'
 
 export interface TestRoles {
   /** What the names of the roles begin with. */
@@ -43,11 +41,4 @@ export function useRoles(): TestRoles {
       return user
     },
   }
-}
-
-/** The same database, as this user. */
-export function asUser(url: string, user: string): string {
-  const there = new URL(url)
-  there.username = user
-  return there.href
 }

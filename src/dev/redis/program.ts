@@ -5,7 +5,7 @@ import { type RedisServer, whyUnsupported } from '../../redis/connect-redis.ts'
 import type { Guardian } from '../guardian.ts'
 import { serverUser } from '../server-user.ts'
 
-export interface NativeRedis extends RedisServer {
+export interface NativeRedis extends Pick<RedisServer, 'product' | 'version'> {
   readonly command: string
   readonly env: Readonly<Record<string, string>>
 }

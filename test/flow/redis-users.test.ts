@@ -1,0 +1,111 @@
+/** The users of Redis that the guide shows: each may do its own work there, and nothing else. */
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
+import { rootKey } from '../../src/redis/names.ts'
+import { START } from '../../src/redis/queue-index.ts'
+import { allScripts, runScript } from '../../src/redis/scripts.ts'
+import { dropRedisUsers, makeRedisUsers, type RedisRole, usersInGuide } from '../support/acl.ts'
+import { laneFacts, openQueue } from '../support/redis.ts'
+
+const DEPLOYMENT = `acl${process.pid}`
+const QUEUE = 'some queue'
+const ROLES: readonly RedisRole[] = ['producer', 'worker', 'relay']
+let urls: Record<RedisRole, string>
+const clients = new Map<RedisRole, Redis>()
+let admin: Redis
+
+beforeAll(async () => {
+  urls = await makeRedisUsers(inject('redisUrl'), DEPLOYMENT)
+  admin = new Redis(inject('redisUrl'))
+  for (const role of ROLES) clients.set(role, new Redis(urls[role], { enableReadyCheck: false }))
+})
+afterAll(async () => {
+  for (const client of clients.values()) client.disconnect()
+  for (const key of await admin.keys(`longshore:${DEPLOYMENT}:*`)) await admin.del(key)
+  admin.disconnect()
+  await dropRedisUsers(urls, inject('redisUrl'))
+})
+
+/** Done, or the first word of the refusal. */
+const told = (role: RedisRole, command: string, ...args: string[]) =>
+  (clients.get(role) as Redis).call(command, ...args).then(
+    () => 'done',
+    (error: Error) =>
+      /NOPERM|user executing the script|ACL failure/.test(error.message) ? 'NOPERM' : error.message,
+  )
+
+it('has a user for each kind of process, and no command that Redis calls dangerous', async () => {
+  expect(usersInGuide().map(({ role }) => role)).toEqual(ROLES)
+  const dangerous = new Set((await admin.call('ACL', 'CAT', 'dangerous')) as string[])
+  for (const { rules } of usersInGuide()) {
+    const commands = rules.filter(rule => rule.startsWith('+')).map(rule => rule.slice(1).split('|')[0] ?? '')
+    expect(commands.filter(command => dangerous.has(command))).toEqual([])
+    expect(rules.filter(rule => rule.startsWith('+@'))).toEqual([])
+  }
+})
+
+describe.each(ROLES)('the %s', role => {
+  const own = rootKey(DEPLOYMENT, QUEUE)
+  it.each([
+    ['FLUSHALL'],
+    ['FLUSHDB'],
+    ['CONFIG', 'GET', '*'],
+    ['CONFIG', 'SET', 'maxmemory', '1'],
+    ['KEYS', '*'],
+    ['SCAN', '0'],
+    ['INFO'],
+    ['ACL', 'LIST'],
+    ['CLIENT', 'LIST'],
+    ['SCRIPT', 'FLUSH'],
+    ['SHUTDOWN', 'NOSAVE'],
+    ['MONITOR'],
+    ['GET', own],
+    ['HGET', rootKey('another', QUEUE), 'generation'],
+    ['HSET', `${rootKey('another', QUEUE)}:g:jobs`, 'a', 'b'],
+    ['PUBLISH', 'longshore:another:beat', ''],
+    ['SUBSCRIBE', 'longshore:another:beat'],
+    ['EVAL', "return redis.call('HGET', KEYS[1], 'a')", '1', rootKey('another', QUEUE)],
+    ['EVAL', "return redis.call('HGET', ARGV[1], 'a')", '1', own, rootKey('another', QUEUE)],
+    ['EVAL', "return redis.call('FLUSHALL')", '1', own],
+  ])('is refused %s %s', async (command, ...args) => {
+    expect(await told(role, command, ...args)).toBe('NOPERM')
+  })
+})
+
+it('only the relay may write the head of a queue, and so run the steps of the relay', async () => {
+  const runner = (role: RedisRole) => {
+    const client = clients.get(role) as Redis
+    return {
+      evalsha: (sha: string, keys: number, ...args: string[]) => client.evalsha(sha, keys, ...args),
+      eval: (text: string, keys: number, ...args: string[]) => client.eval(text, keys, ...args),
+    }
+  }
+  const queue = await openQueue({ store: undefined as never, client: undefined as never }, DEPLOYMENT, {
+    runner: runner('relay'),
+  })
+  expect((await queue.refill(queue.step(), laneFacts(1), START, null, [])).code).toBe('OK')
+  const fenced = ['begin_generation', 'adopt', 'set_mode', 'place', 'remove', 'refill', 'set_slots']
+  for (const role of ['producer', 'worker'] as const) {
+    expect(await told(role, 'HSET', rootKey(DEPLOYMENT, QUEUE), 'seq', '9')).toBe('NOPERM')
+    expect(await told(role, 'PUBLISH', `longshore:${DEPLOYMENT}:beat`, '')).toBe('NOPERM')
+    for (const name of fenced) {
+      const script = allScripts().get(name)
+      if (!script) throw new Error(`there is no ${name}`)
+      // A step that the relay could do next.
+      const next: Record<string, string> = {
+        generation: name === 'begin_generation' ? 'g2' : 'g1',
+        seq: name === 'adopt' ? '1' : '2',
+      }
+      const args = Object.fromEntries(script.args.map(arg => [arg, next[arg] ?? '2']))
+      await expect(
+        runScript(runner(role), script, rootKey(DEPLOYMENT, QUEUE), args),
+        `${role} ${name}`,
+      ).rejects.toMatchObject({ code: 'PERMISSION_DENIED' })
+    }
+  }
+  // A producer tells of jobs, and cannot take any.
+  const taken = `${rootKey(DEPLOYMENT, QUEUE)}:g1:taken`
+  expect(await told('producer', 'HSET', taken, 'id', 'x')).toBe('NOPERM')
+  expect(await told('producer', 'HGET', taken, 'id')).toBe('done')
+  expect(await told('worker', 'HSET', taken, 'id', 'x')).toBe('done')
+})
