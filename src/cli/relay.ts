@@ -14,10 +14,11 @@ export function addRelayCommand(program: Command): void {
     )
   addSettings(command, 'relay').action((flags: Record<string, unknown>) =>
     withSettings('relay', flags, async settings => {
-      const { databaseUrl, redisUrl, logLevel, metricsPort, metricsHost, ...others } = settings
+      const { databaseUrl, listenUrl, redisUrl, logLevel, metricsPort, metricsHost, ...others } = settings
       const relay = createRelay({
         ...others,
         postgres: databaseUrl,
+        ...(listenUrl ? { listen: listenUrl } : {}),
         ...(redisUrl ? { redis: redisUrl } : {}),
         logger: createLogger('longshore relay', logLevel),
       })

@@ -19,10 +19,20 @@ export function addWorkerCommand(program: Command): void {
     .description('run a worker process with the handlers of a module')
   addSettings(command, 'worker').action((module: string, flags: Record<string, unknown>) =>
     withSettings('worker', flags, async settings => {
-      const { databaseUrl, redisUrl, logLevel, stopDeadline, metricsPort, metricsHost, ...others } = settings
+      const {
+        databaseUrl,
+        listenUrl,
+        redisUrl,
+        logLevel,
+        stopDeadline,
+        metricsPort,
+        metricsHost,
+        ...others
+      } = settings
       const worker = createWorker({
         ...withoutUndefined(others),
         postgres: databaseUrl,
+        ...(listenUrl ? { listen: listenUrl } : {}),
         ...(redisUrl ? { redis: redisUrl } : {}),
         logger: createLogger('longshore', logLevel),
         handlers: await loadHandlers(module),

@@ -15,6 +15,10 @@ export interface Listener extends Queryable {
   close(): Promise<void>
 }
 
+/** What to tell somebody whose notifications may go astray. */
+export const POOLED =
+  'Postgres is reached through a pooler: in transaction mode notifications do not come through, and jobs, cancels and results are found by polling. Name Postgres itself for listening, with DATABASE_LISTEN_URL or `listen`'
+
 const PAUSES = { firstMs: 50, maxMs: 2000 }
 const CLOSE_MS = 2000
 const CALL_TIMEOUT_MS = 10_000
@@ -26,11 +30,22 @@ export async function openListener(options: {
   onNotify: (channel: string, payload: string) => void
   onGap: () => void
   onError: (error: Error) => void
+  /** There is a pooler in between; in transaction mode it lets no notification through. Told once. */
+  onPooled?: () => void
 }): Promise<Listener> {
   let client: pg.Client | undefined
   let isClosed = false
   let timer: NodeJS.Timeout | undefined
   let failures = 0
+  let isToldPooled = false
+
+  /** A pooler introduces itself with a process of its own making. */
+  const lookForPooler = async (next: pg.Client) => {
+    const { rows } = await next.query('select pg_backend_pid() as pid')
+    if (isToldPooled || rows[0]?.pid === (next as { processID?: unknown }).processID) return
+    isToldPooled = true
+    options.onPooled?.()
+  }
 
   const connect = async () => {
     const next = new pg.Client({ ...connectionConfig(options.postgres), query_timeout: CALL_TIMEOUT_MS })
@@ -39,6 +54,7 @@ export async function openListener(options: {
     next.on('notification', message => options.onNotify(message.channel, message.payload ?? ''))
     try {
       await next.connect()
+      await lookForPooler(next)
       for (const channel of options.channels) await next.query(`listen ${next.escapeIdentifier(channel)}`)
     } catch (error) {
       next.removeAllListeners('end')

@@ -65,6 +65,8 @@ import { createWaiter, type WaitOptions } from './waiter.ts'
 export interface ProducerOptions {
   /** Where Postgres is: a connection string or `pg` settings. Default: `DATABASE_URL`. */
   postgres?: PostgresConfig
+  /** Where to listen for notifications, if `postgres` leads to a pooler in transaction mode. Default: `DATABASE_LISTEN_URL`, else `postgres`. */
+  listen?: PostgresConfig
   /**
    * Where Redis is. Only a hint: jobs are told to Redis right after their commit, ahead of the relay. Default: none, not even
    * `REDIS_URL`; a producer needs Postgres only.
@@ -159,6 +161,7 @@ export interface Producer {
 
 const KNOWN = Object.keys({
   postgres: true,
+  listen: true,
   redis: true,
   schema: true,
   tasks: true,
@@ -216,8 +219,9 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     hinting,
   )
   const inCallOrder = createCallOrder()
-  const waiter = createWaiter({ postgres, pool, schema, logger })
-  const follower = createLogFollower({ postgres, pool, schema, logger })
+  const listen = options.listen ?? (process.env['DATABASE_LISTEN_URL'] || postgres)
+  const waiter = createWaiter({ listen, pool, schema, logger })
+  const follower = createLogFollower({ listen, pool, schema, logger })
 
   // Checked once, at the first use; a failure is not remembered, so that a later migrate heals it.
   let ready: Promise<void> | undefined

@@ -9,7 +9,7 @@ import type { JobId } from '../job/job-id.ts'
 import type { LogLine } from '../job/job-log.ts'
 import { awaitJobs, forgetAwaited } from '../postgres/await-jobs.ts'
 import type { Pool } from '../postgres/connect.ts'
-import { type Listener, openListener } from '../postgres/listener.ts'
+import { type Listener, openListener, POOLED } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { hasEnded, type LinePlace, readLogs, readUnseenLogs } from '../postgres/read-logs.ts'
 import { channelName } from '../postgres/schema-name.ts'
@@ -66,7 +66,8 @@ function toPlace(after: unknown): LinePlace {
 }
 
 export function createLogFollower(options: {
-  postgres: PostgresConfig
+  /** Where notifications come from. */
+  listen: PostgresConfig
   pool: Pool
   schema: string
   logger: Logger
@@ -83,7 +84,8 @@ export function createLogFollower(options: {
 
   const open = () => {
     listener ??= openListener({
-      postgres: options.postgres,
+      postgres: options.listen,
+      onPooled: () => logger.info(POOLED),
       channels: [channelName(schema, `waiter_${waiter}`)],
       onNotify: (_, id) => {
         for (const ring of bells.get(id) ?? []) ring()

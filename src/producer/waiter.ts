@@ -13,7 +13,7 @@ import type { JobId } from '../job/job-id.ts'
 import { awaitJobs, forgetAwaited } from '../postgres/await-jobs.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { readFinishedGroups, readGroups } from '../postgres/groups.ts'
-import { type Listener, openListener } from '../postgres/listener.ts'
+import { type Listener, openListener, POOLED } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { readFinishedJobs, readJobs } from '../postgres/read-jobs.ts'
 import { channelName } from '../postgres/schema-name.ts'
@@ -55,7 +55,8 @@ interface Wait {
 }
 
 export function createWaiter(options: {
-  postgres: PostgresConfig
+  /** Where notifications come from. */
+  listen: PostgresConfig
   pool: Pool
   schema: string
   logger: Logger
@@ -150,7 +151,8 @@ export function createWaiter(options: {
 
   const open = () => {
     listener ??= openListener({
-      postgres: options.postgres,
+      postgres: options.listen,
+      onPooled: () => logger.info(POOLED),
       channels: [channelName(schema, `waiter_${waiter}`)],
       onNotify: (_, told) => {
         const [id = '', event] = told.split(' ')

@@ -96,7 +96,11 @@ export function readConfig<C extends Command>(from: {
 }
 
 /** Options of the API that a setting has another name for. */
-const OPTION_NAMES: Readonly<Record<string, string>> = { databaseUrl: 'postgres', redisUrl: 'redis' }
+const OPTION_NAMES: Readonly<Record<string, string>> = {
+  databaseUrl: 'postgres',
+  listenUrl: 'listen',
+  redisUrl: 'redis',
+}
 
 /**
  * The settings among the options of `createWorker` or `createRelay`; what is not given comes from the environment. Not the schema:

@@ -63,6 +63,12 @@ const shared = {
     about: 'where Postgres is: postgres://user:password@host:port/name',
     unset: 'none; it must be given',
   }),
+  listenUrl: optional(urls('postgres', 'postgresql'), {
+    env: 'DATABASE_LISTEN_URL',
+    about:
+      'where to listen for notifications: Postgres itself, where the database URL leads to a pooler in transaction mode',
+    unset: 'the database URL',
+  }),
   redisUrl: optional(urls('redis', 'rediss'), {
     env: 'REDIS_URL',
     about: 'where Redis is: redis://host:port, several of one cluster separated by commas',

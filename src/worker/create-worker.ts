@@ -39,6 +39,8 @@ import { beginLife } from './worker-life.ts'
 export interface WorkerOptions extends Partial<WorkerSettings> {
   /** Where Postgres is: a connection string or `pg` settings. Default: `DATABASE_URL`. */
   postgres?: PostgresConfig
+  /** Where to listen for notifications, if `postgres` leads to a pooler in transaction mode. Default: `DATABASE_LISTEN_URL`, else `postgres`. */
+  listen?: PostgresConfig
   /**
    * Where Redis is: a URL, or several of a cluster. Default: `REDIS_URL`. Used while a relay keeps it in step with Postgres; without
    * it, or while it is away, jobs come straight from Postgres.
@@ -119,6 +121,7 @@ const THREAD_IDLE_MS = 30_000
 const MOST_HANDLERS = 10_000
 const KNOWN = Object.keys({
   postgres: true,
+  listen: true,
   redis: true,
   schema: true,
   handlers: true,
@@ -154,6 +157,7 @@ export function createWorker(options: WorkerOptions): Worker {
   const { schema, abortGrace: abortGraceMs, stall: stallMs, maxResultBytes } = settings
   const logger = given ?? createLogger('longshore', settings.logLevel)
   const postgres = options.postgres ?? settings.databaseUrl ?? ''
+  const listen = options.listen ?? settings.listenUrl
   const redis = options.redis ?? settings.redisUrl
   if (redis) readRedisConfig(redis)
   const { threadMemoryMb, maxThreads = availableParallelism() } = settings
@@ -228,6 +232,7 @@ export function createWorker(options: WorkerOptions): Worker {
               {
                 pool,
                 postgres,
+                listen: listen ?? postgres,
                 redis: redis ? { config: redis, deployment } : undefined,
                 schema,
                 facts,

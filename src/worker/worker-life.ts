@@ -8,7 +8,7 @@ import { LongshoreError } from '../job/errors.ts'
 import type { Handler } from '../job/task.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { startHeartbeat } from '../postgres/heartbeat.ts'
-import { type Listener, openListener } from '../postgres/listener.ts'
+import { type Listener, openListener, POOLED } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { readGroupOf, readParents } from '../postgres/read-parents.ts'
 import {
@@ -89,6 +89,8 @@ const DIRECT_WITHIN_MS = 300
 export interface LifeOptions {
   pool: Pool
   postgres: PostgresConfig
+  /** Where notifications come from. */
+  listen: PostgresConfig
   /** Where Redis is, and what the deployment is called there. */
   redis: { config: RedisConfig; deployment: string } | undefined
   schema: string
@@ -311,7 +313,8 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   let listener: Listener | undefined
   try {
     listener = await openListener({
-      postgres: given.postgres,
+      postgres: given.listen,
+      onPooled: () => logger.info(POOLED),
       channels: [bell, channelName(schema, 'due')],
       onNotify: (channel, payload) => {
         if (channel !== bell) upkeep?.onDue()

@@ -1,0 +1,156 @@
+/**
+ * Behind PgBouncer in transaction mode: a statement may run on any connection, prepared statements are not there, and
+ * notifications do not come through. Jobs run all the same, found by polling; with a way past the pooler for listening, at once.
+ */
+import { pino } from 'pino'
+import { expect, inject, it } from 'vitest'
+import { createProducer, createWorker, defineTask } from '../../src/index.ts'
+import { POOLED } from '../../src/postgres/listener.ts'
+import { useDatabase } from '../support/database.ts'
+import { useDeployment } from '../support/deployment.ts'
+import { usePooler } from '../support/pgbouncer.ts'
+import { counter, eventually, gate } from '../support/signals.ts'
+
+const SERVER_CONNECTIONS = 4
+/** What is found by polling takes its time. */
+const LONG_MS = 40_000
+const pooler = usePooler(SERVER_CONNECTIONS)
+const database = useDatabase()
+const deployment = useDeployment(database, { redis: inject('redisUrl'), bringsRelays: true })
+
+const plain = defineTask<number>({ name: 'plain' })
+const limited = defineTask<number>({
+  name: 'limited',
+  concurrency: 2,
+  retry: { attempts: 3, backoff: { type: 'fixed', delay: 1 } },
+})
+const written = defineTask<number>({ name: 'written' })
+const long = defineTask<number>({ name: 'long' })
+
+/** Counts how often somebody is told of a pooler. */
+function listening() {
+  const told = counter()
+  const write = (line: string) => void (JSON.parse(line).msg === POOLED && told.add())
+  return { told, logger: pino({ level: 'info' }, { write }) }
+}
+
+/** Clients that listen to nothing but what comes through the pooler. */
+const throughPooler = () => ({ postgres: pooler.through(database.url) })
+
+it('[X7] producer, relay and workers do their work through few connections, and leases live on', async () => {
+  await database.rows('create table effects (job uuid)')
+  await deployment.relay(throughPooler())
+  const begun = gate()
+  const mayEnd = gate()
+  const handlers = [
+    plain.handle(() => undefined),
+    limited.handle(({ attempt, payload }) => {
+      if (payload % 5 === 0 && attempt === 1) throw new Error('now and then')
+    }),
+    written.handle((job, ctx) =>
+      ctx.complete(async tx => {
+        await tx.query('insert into effects values ($1)', [job.id])
+      }),
+    ),
+    long.handle(async () => {
+      begun.open()
+      await mayEnd.opened
+    }),
+  ]
+  // Each has a connection for its heartbeat and one for listening beside its pool: more than the pooler has.
+  for (const lease of ['3s', '15s'] as const) await deployment.worker({ ...throughPooler(), handlers, lease })
+  const producer = deployment.producer({ ...throughPooler(), tasks: [plain, limited, written, long] })
+  const slow = await producer.enqueue(long, 1)
+  await begun.opened
+  const numbers = Array.from({ length: 200 }, (_, n) => n)
+  const group = producer.group()
+  const first = group.add(plain, 1)
+  for (const n of numbers.slice(0, 20)) group.add(limited, n, { after: first })
+  await group.submit()
+  await Promise.all(numbers.map(n => producer.enqueue(plain, n)))
+  const completed = await producer.enqueueMany(written, numbers)
+  await producer.enqueueMany(limited, numbers.slice(0, 10), { workflow: 'one after another' })
+  expect(await producer.waitForGroup(group)).toMatchObject({ state: 'complete' })
+  await eventually(
+    'all but the long one have ended',
+    async () => {
+      const [row] = await database.rows<{ left: number }>('select count(*)::int as left from longshore.jobs')
+      return row?.left === 1
+    },
+    LONG_MS,
+  )
+  expect(await database.rows('select distinct job from effects')).toHaveLength(completed.length)
+
+  const [servers] = await database.rows<{ count: number }>(
+    "select count(*)::int as count from pg_stat_activity where datname = current_database() and application_name = 'longshore'",
+  )
+  expect(servers?.count).toBeLessThanOrEqual(SERVER_CONNECTIONS)
+  const until = async () => {
+    const rows = await database.rows<{ at: Date }>('select max(expires_at) as at from longshore.workers')
+    return rows[0]?.at.getTime() ?? 0
+  }
+  const before = await until()
+  await eventually('another beat has moved the lease on', async () => (await until()) > before)
+  expect(await producer.cancel(slow)).toBe('cancelling')
+  mayEnd.open()
+  expect(await producer.waitFor(slow)).toMatchObject({ state: 'cancelled', attempts: 1 })
+})
+
+it('[X7] whoever listens through the pooler is told that notifications may not come, and of the way out', async () => {
+  const { told, logger } = listening()
+  const producer = createProducer({ ...throughPooler(), logger })
+  const job = await producer.enqueue(plain, 1)
+  const worker = createWorker({
+    ...throughPooler(),
+    redis: '',
+    logger,
+    handlers: [plain.handle(() => undefined)],
+  })
+  try {
+    await worker.start()
+    await producer.waitFor(job)
+    await told.reached(2)
+  } finally {
+    await worker.stop()
+    await producer.close()
+  }
+})
+
+it('[X7] [W5] with a way past the pooler bells, cancels and results are heard at once', async () => {
+  const { told, logger } = listening()
+  const ways = { ...throughPooler(), listen: database.url, logger }
+  const producer = createProducer({ ...ways, tasks: [long, plain] })
+  const begun = counter()
+  const worker = createWorker({
+    ...ways,
+    redis: '',
+    // Neither a poll nor a beat finds anything within the time of this test.
+    pollIntervalMs: 3_600_000,
+    lease: '1h',
+    handlers: [
+      long.handle(
+        (_, { signal }) =>
+          new Promise((_, reject) => {
+            begun.add()
+            signal.addEventListener('abort', () => reject(signal.reason))
+          }),
+      ),
+    ],
+  })
+  try {
+    await worker.start()
+    await eventually('the worker listens', async () => {
+      const rows = await database.rows('select from longshore.workers where listening')
+      return rows.length === 1
+    })
+    const job = await producer.enqueue(long, 1)
+    const waiting = producer.waitFor(job)
+    await begun.reached(1)
+    await producer.cancel(job)
+    expect(await waiting).toMatchObject({ state: 'cancelled' })
+    expect(told.count).toBe(0)
+  } finally {
+    await worker.stop()
+    await producer.close()
+  }
+})
