@@ -63,9 +63,9 @@ it('[S9] a transaction is held open while jobs come and go (xmin): claims slow d
   })
   const [first, last] = [costs[0], costs.at(-1)]
   if (!first || !last) throw new Error('there was no round')
-  // A job of many costs the same, whatever has died before it.
+  // A job of many costs the same, whatever has died before it: large claims read past the dead once.
   expect(last.bulk).toBeLessThan(first.bulk * 1.5)
-  // A lone one is looked for behind what has died, page by page: 0.024 pages for each of them, and none where Redis names it.
+  // So does a lone one, alone: 0.024 pages for each that has died, and none where Redis names it.
   const died = (ROUNDS - 1) * (BULK + SINGLES)
   expect(last.single).toBeLessThan(first.single + (deployment.redis ? 20 : 0.05 * died))
 

@@ -63,19 +63,22 @@ describe('a worker', () => {
 
   it('[S7] its claim is in flight while it is rescued: the claim is refused, and it begins a second life', async () => {
     await startLeader()
-    const producer = deployment.producer()
-    const sleeper = await startProcess({ lease: '2s', name: 'sleeper' })
-    const blocker = await database.connect()
+    const producer = deployment.producer({ tasks: [wait] })
+    const sleeper = await startProcess({ lease: '2s' })
+    const held = await producer.enqueue(wait, 0)
+    await running(1)
+    const [blocker, holder] = [await database.connect(), await database.connect()]
+    // Somebody holds its job, so that it stays among the workers, as a dead one.
+    await holder.query('begin')
+    await holder.query('select from longshore.jobs where id = $1 for update', [held.id])
     const refs = await weakened(database, [pauses(sleeper.id)], async () => {
       await blocker.query('select pg_advisory_lock($1)', [BARRIER])
       const refs = await producer.enqueueMany(other, numbers(3))
       await standsAtBarrier(database, 'settle_and_claim')
       sleeper.pause()
       await eventually('it is dead', async () => {
-        const rows = await database.rows('select from longshore.workers where id = $1 and dead_at is null', [
-          sleeper.id,
-        ])
-        return rows.length === 0
+        const dead = 'select from longshore.workers where id = $1 and dead_at is not null'
+        return (await database.rows(dead, [sleeper.id])).length === 1
       })
       await blocker.query('select pg_advisory_unlock($1)', [BARRIER])
       await eventually('the claim is over', async () => {
@@ -86,17 +89,20 @@ describe('a worker', () => {
         return rows.length === 0
       })
       // Nobody else has a handler for them.
-      expect(await database.rows('select state, attempts from longshore.jobs')).toEqual(
-        Array(3).fill({ state: 'ready', attempts: 0 }),
-      )
+      const state = 'select state, attempts from longshore.jobs where id <> $1'
+      expect(await database.rows(state, [held.id])).toEqual(Array(3).fill({ state: 'ready', attempts: 0 }))
       return refs
     })
+    await holder.query('commit')
+    sleeper.release()
     sleeper.resume()
-    await deployment.atRest({ enqueued: refs })
+    await deployment.atRest({ enqueued: [held, ...refs] })
     const runs = await deployment.runs()
-    expect(runs).toHaveLength(3)
-    for (const run of runs) expect(run.worker).toBeGreaterThan(sleeper.id)
-    expect(await finished()).toEqual(Array(3).fill({ state: 'succeeded', attempts: 1, rescues: 0 }))
+    expect(runs.map(run => run.worker > sleeper.id)).toEqual([false, true, true, true, true])
+    expect(await finished()).toEqual([
+      { state: 'succeeded', attempts: 1, rescues: 1 },
+      ...Array(3).fill({ state: 'succeeded', attempts: 1, rescues: 0 }),
+    ])
   })
 
   it('[S10] one job of a batch has a result that cannot be stored: it fails, its neighbours complete', async () => {
