@@ -25,12 +25,16 @@ export interface ScriptRunner {
   eval(text: string, keys: number, ...args: string[]): Promise<unknown>
 }
 
+const NUMBERS = /^(int|place)/
+
 interface Kind {
   readonly kind: string
   readonly fits: RegExp
 }
 
-/** Lua's numbers hold integers up to 2^53, a little more than 15 digits. */
+/** Lua's numbers hold integers of up to 2^53: what is beyond could not be told from its neighbours, nor be exceeded. */
+const isExact = (text: string) => text.length < 16 || Number(text) <= Number.MAX_SAFE_INTEGER
+
 const KINDS: Readonly<Record<string, RegExp>> = {
   int: /^\d{1,16}$/,
   'int?': /^\d{0,16}$/,
@@ -95,7 +99,9 @@ export function scriptNamed(name: string): Script {
 }
 
 function fitting(script: Script, name: string, { kind, fits }: Kind, value: unknown): string {
-  if (typeof value === 'string' && fits.test(value) && value.isWellFormed()) return value
+  if (typeof value === 'string' && fits.test(value) && value.isWellFormed()) {
+    if (!NUMBERS.test(kind) || isExact(value)) return value
+  }
   throw new Error(`lua/${script.name}.lua: ${name} must be {${kind}}; got ${quoted(value)}`)
 }
 

@@ -41,6 +41,11 @@ describe('running a script', () => {
     expect(calls).toEqual([[script.sha, 1, 'root', '1', '2', 'x', '3']])
   })
 
+  it('passes the largest number that Lua can tell from its neighbours', async () => {
+    const runner = { evalsha: async () => ['OK'], eval: async () => [] }
+    expect(await runScript(runner, script, 'root', { first: 2 ** 53 - 1, second: '' })).toEqual(['OK'])
+  })
+
   it('refuses a call without one of them', async () => {
     const runner = { evalsha: async () => [], eval: async () => [] }
     await expect(runScript(runner, script, 'root', { first: 1 })).rejects.toThrow('lua/sum.lua needs second')
@@ -50,6 +55,7 @@ describe('running a script', () => {
     [Number.NaN, [], 'lua/sum.lua: first must be {int}; got "NaN"'],
     [-1, [], 'first must be {int}; got "-1"'],
     [1e21, [], 'first must be {int}; got "1e+21"'],
+    ['9007199254740992', [], 'first must be {int}; got "9007199254740992"'],
     ['', [], 'first must be {int}; got ""'],
     ['1\n', [], 'first must be {int}'],
     [1, ['x'], 'lua/sum.lua takes items of 2 parts; got 1'],
