@@ -1,17 +1,22 @@
-/** What no honest caller passes, and names that one may. `LONGSHORE_SEED` repeats what is drawn at random. */
+/**
+ * What no honest caller passes, and names that one may. `LONGSHORE_SEED` repeats what is drawn at random, `LONGSHORE_RUNS` says how
+ * often.
+ */
 import { randomInt } from 'node:crypto'
 import fc from 'fast-check'
 import { expect } from 'vitest'
 import { LongshoreError } from '../../src/index.ts'
 
 const SEED = Number(process.env['LONGSHORE_SEED'] ?? randomInt(2 ** 31))
+const RUNS = process.env['LONGSHORE_RUNS']
 
 /** Runs a property as often as told; the seed is printed, and in the error too. */
 export async function always<T extends unknown[]>(
   what: string,
-  runs: number,
+  usualRuns: number,
   property: fc.IAsyncProperty<T>,
 ): Promise<void> {
+  const runs = RUNS === undefined ? usualRuns : Number(RUNS)
   process.stdout.write(`${what}: ${runs} rounds, LONGSHORE_SEED=${SEED}\n`)
   await fc.assert(property, { seed: SEED, numRuns: runs, endOnFailure: true })
 }
