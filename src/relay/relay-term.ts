@@ -1,0 +1,392 @@
+/**
+ * The steps of one term of a leading relay, each to be taken when `relay-loop.ts` says so: read the outbox together with the truth
+ * of what it names, bring Redis up to date, and forget the rows with the next read. Rows are applied before they are forgotten
+ * and truth is read after they are seen, so repetition and late commits cannot matter. A queue that Redis cannot take is left
+ * out: it is built anew later, from Postgres.
+ */
+
+import { setTimeout as pause } from 'node:timers/promises'
+import type { JobId } from '../job/job-id.ts'
+import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
+import type { Pool } from '../postgres/connect.ts'
+import { describeLanes, raiseEpoch, readOutbox, readQueues } from '../postgres/relay-reads.ts'
+import type { RedisStore } from '../redis/open-redis.ts'
+import { queueIndex, type Spread } from '../redis/queue-index.ts'
+import type { Logger } from '../runtime/logger.ts'
+import { pauseMs } from '../runtime/retry.ts'
+import { createAudit } from './audit-lanes.ts'
+import { createQueueRelay, FencedError, type QueueRelay, type Sizes } from './queue-relay.ts'
+
+/** What one look at the outbox has come to. */
+export interface Turn {
+  /** Outbox rows applied. */
+  rows: number
+  /** Jobs that Redis did not know. */
+  placed: number
+  /** There is more to do at once. */
+  hasMore: boolean
+}
+
+export interface RelayTerm {
+  readonly epoch: string
+  /** As old as the oldest outbox row that was not applied when it was last read. */
+  readonly lagMs: number
+  /** Outbox rows applied since the start. */
+  readonly applied: number
+  /** Workers woken by its own steps. */
+  readonly bells: number
+  readonly queues: ReadonlyMap<string, QueueRelay>
+  /** Ids in Redis, and ids that are on their way to a claim, at the last beat of each queue. */
+  readonly seen: ReadonlyMap<string, { queued: number; taken: number }>
+  /** Finds queues that are new, and begins to open them. */
+  readQueues(): Promise<void>
+  /** Resolves when each queue has been opened that was being opened. */
+  opened(): Promise<void>
+  /** Applies the next outbox rows. Without `isFull` it does not look for those that committed very late. */
+  turn(isFull: boolean): Promise<Turn>
+  /** Tells workers that it leads, and looks for what was lost. Answers whether there is something for a turn to do; so does `audit`. */
+  beat(): Promise<boolean>
+  /** Compares a stretch of some lanes. */
+  audit(): Promise<boolean>
+  /** Workers have emptied these lanes of the queue with this key. */
+  wantMore(root: string, lanes: readonly number[]): void
+  /** Resolves when nothing of it is under way. */
+  stop(): Promise<void>
+}
+
+export interface RelayTermOptions {
+  pool: Pool
+  schema: string
+  store: RedisStore
+  deployment: string
+  holder: string
+  epoch: string
+  /** What Redis holds may be gone on with. */
+  mayAdopt: boolean
+  /** The rule of queues for which none is set. */
+  spreadOf: (settings: {
+    mode: 'fanout' | 'balanced' | null
+    strategy: Spread['strategy'] | null
+    width: number | null
+  }) => Spread
+  sizes: Sizes
+  /** Somebody else leads. */
+  onLost: () => void
+  /** A queue has been opened: there is something for a turn to do. */
+  onOpened: () => void
+  logger: Logger
+}
+
+const MOST_ROWS = 500
+/** Rows of transactions that commit in another order than they were numbered. */
+const LATE_ROWS = 1000
+const LANES_A_TURN = 16
+const MOST_AUDITED = 500
+const PAUSES = { firstMs: 50, maxMs: 1000 }
+
+export function createRelayTerm(options: RelayTermOptions): RelayTerm {
+  const { pool, schema, store, deployment, holder, logger } = options
+  let { epoch } = options
+  const queues = new Map<string, QueueRelay>()
+  const facts = new Map<number, LaneFacts>()
+  const queuesOfLimit = new Map<number, Set<string>>()
+  /** Generations that workers have been told of. */
+  const lively = new Set<string>()
+  /** Queues that were not open when rows were read. */
+  const passedBy = new Set<string>()
+  const seen = new Map<string, { queued: number; taken: number }>()
+  /** To be read again: what the audit found, and what was taken and not claimed. */
+  const audited = new Map<JobId, 'relay' | 'audit'>()
+  const fullLimits = new Map<number, Map<string, string>>() // limit → queue → turn
+  let isStopped = false
+  let done: string[] = []
+  let newest = 0n
+  let lagMs = 0
+  let applied = 0
+  let bells = 0
+  const stopping = new AbortController()
+
+  const lost = () => {
+    if (isStopped) return
+    isStopped = true
+    options.onLost()
+  }
+
+  const knowLanes = async (lanes: Iterable<number>) => {
+    const unknown = [...new Set(lanes)].filter(lane => !facts.has(lane))
+    if (unknown.length === 0) return
+    for (const lane of await describeLanes(pool, schema, unknown)) {
+      facts.set(lane.lane, lane)
+      for (const limit of [lane.limit, lane.keyLimit]) {
+        if (limit === null) continue
+        const known = queuesOfLimit.get(limit) ?? new Set()
+        queuesOfLimit.set(limit, known.add(lane.queue))
+      }
+    }
+  }
+
+  /** Trouble with one queue is that queue's alone; a later leader ends the term. */
+  const withQueue = async (queue: QueueRelay | undefined, work: (queue: QueueRelay) => Promise<unknown>) => {
+    if (!queue?.isOpen) return
+    try {
+      await work(queue)
+    } catch (error) {
+      if (error instanceof FencedError) await settleFence(error)
+      else if (queue.isOpen) logger.info({ err: error, queue: queue.name }, 'reading on failed; trying again')
+      if (!queue.isOpen) reopen(queue, false)
+    }
+  }
+
+  /** Redis knows a later epoch. Either somebody else leads, or Postgres was restored to an older state. */
+  const settleFence = async (fenced: FencedError) => {
+    const raised = await raiseEpoch(pool, schema, holder, fenced.epoch === '' ? epoch : fenced.epoch)
+    if (raised === null) return lost()
+    logger.warn({ from: epoch, to: raised }, 'Redis has seen a later epoch than Postgres: going above both')
+    epoch = raised
+  }
+
+  const openQueue = async (queue: QueueRelay, mayAdopt: boolean) => {
+    let isAhead = false // Redis has seen what Postgres has not: nothing there is to be gone on with
+    for (let tries = 1; !isStopped && !queue.isOpen; tries++) {
+      try {
+        for (const [lane, { queue: name }] of facts) if (name === queue.name) facts.delete(lane)
+        await queue.open(() => mayAdopt && !isAhead && !passedBy.has(queue.name))
+        passedBy.delete(queue.name)
+      } catch (error) {
+        if (error instanceof FencedError) {
+          isAhead = true
+          await settleFence(error)
+        } else
+          logger.info({ err: error, queue: queue.name }, 'could not open the queue in Redis; trying again')
+        await pause(pauseMs(tries, PAUSES), undefined, { signal: stopping.signal }).catch(() => undefined)
+      }
+    }
+    options.onOpened()
+  }
+  const opening = new Map<string, Promise<void>>()
+  const reopen = (queue: QueueRelay, mayAdopt: boolean) => {
+    if (opening.has(queue.name) || isStopped) return
+    const opened = openQueue(queue, mayAdopt)
+      .catch(error => logger.warn({ err: error, queue: queue.name }, 'opening a queue failed; trying again'))
+      .finally(() => opening.delete(queue.name))
+    opening.set(queue.name, opened)
+  }
+
+  const readQueuesAgain = async () => {
+    for (const [name, settings] of await readQueues(pool, schema)) {
+      const spread = options.spreadOf(settings)
+      const known = queues.get(name)
+      if (known) {
+        await withQueue(known, queue => queue.setSpread(spread))
+        continue
+      }
+      const queue = createQueueRelay({
+        name,
+        index: queueIndex(store, deployment, name),
+        pool,
+        schema,
+        holder,
+        epoch: () => epoch,
+        spread,
+        sizes: options.sizes,
+        logger,
+      })
+      queues.set(name, queue)
+      reopen(queue, options.mayAdopt)
+    }
+  }
+
+  const seqs = () =>
+    new Map([...queues.values()].filter(queue => queue.isOpen).map(queue => [queue.name, queue.seq]))
+
+  /** The last rows that were applied need not be applied again by whoever leads next. */
+  const forgetDone = async () => {
+    if (done.length === 0) return
+    const nothing = { from: '0', most: 0, bounds: new Map(), jobs: [], limits: [] }
+    await readOutbox(pool, schema, { holder, done, seqs: seqs(), ...nothing })
+  }
+
+  const turn = async (isFull: boolean): Promise<Turn> => {
+    const bounds = new Map<number, string>()
+    for (const queue of queues.values()) {
+      for (const [lane, bound] of queue.bounds) if (bound) bounds.set(lane, bound.score)
+    }
+    const again = new Map([...audited].slice(0, MOST_AUDITED))
+    const turns = new Map(fullLimits)
+    fullLimits.clear()
+    const read = await readOutbox(pool, schema, {
+      holder,
+      done,
+      seqs: seqs(),
+      from: isFull || newest < LATE_ROWS ? '0' : String(newest - BigInt(LATE_ROWS)),
+      most: MOST_ROWS,
+      bounds,
+      jobs: [...again.keys()],
+      limits: [...turns.keys()],
+    })
+    if (!read.isLeader) {
+      lost()
+      return { rows: 0, placed: 0, hasMore: false }
+    }
+    done = []
+    for (const id of again.keys()) audited.delete(id)
+    lagMs = read.oldestMs
+    if (read.hasNewWorkers) await readQueuesAgain()
+
+    // Other limits than before: lanes are of another kind now.
+    const changed = new Set<string>()
+    for (const lane of read.changedLanes) facts.delete(lane)
+    await knowLanes([...read.ready.map(job => job.lane), ...read.changedLanes])
+    for (const lane of read.changedLanes) changed.add(facts.get(lane)?.queue ?? '')
+    if (changed.size > 0) facts.clear()
+
+    const byQueue = new Map<string, { relay: ReadyJob[]; audit: ReadyJob[] }>()
+    if (changed.size > 0) await knowLanes(read.ready.map(job => job.lane))
+    // In one go: a queue that is being opened forgets its lanes meanwhile.
+    for (const job of read.ready) {
+      const name = facts.get(job.lane)?.queue ?? ''
+      const jobs = byQueue.get(name) ?? { relay: [], audit: [] }
+      byQueue.set(name, jobs)
+      jobs[again.get(job.id) === 'audit' ? 'audit' : 'relay'].push(job)
+    }
+    if ([...byQueue.keys()].some(name => !queues.has(name))) await readQueuesAgain()
+    for (const queue of queues.values()) {
+      if (queue.isOpen || read.rows.length === 0) continue
+      // These rows are forgotten without it: it must not go on with what Redis holds, and read what it may have passed.
+      passedBy.add(queue.name)
+      const jobs = byQueue.get(queue.name)
+      queue.wantMore([...(jobs?.relay ?? []), ...(jobs?.audit ?? [])].map(job => job.lane))
+    }
+    let placed = 0
+    await Promise.all(
+      [...queues.values()].map(queue =>
+        withQueue(queue, async () => {
+          if (changed.has(queue.name)) {
+            await queue.open(() => false)
+            return
+          }
+          const jobs = byQueue.get(queue.name)
+          if (jobs && jobs.relay.length > 0) placed += await queue.place('relay', jobs.relay)
+          if (jobs && jobs.audit.length > 0) await queue.place('audit', jobs.audit)
+          if (read.gone.length > 0) await queue.remove(read.gone)
+          for (const worker of read.deadWorkers) {
+            for (const id of await queue.unregister(worker)) audited.set(id, 'audit')
+          }
+          for (const { limit, free } of read.limits) {
+            if (!queuesOfLimit.get(limit)?.has(queue.name)) continue
+            const turn = turns.get(limit)
+            const wasNamed = !turn || read.rows.length > 0
+            const known = turn?.get(queue.name)
+            if (known !== undefined || wasNamed) await queue.setSlots(limit, free, known ?? null)
+          }
+        }),
+      ),
+    )
+    // Only now: a step that failed has closed its queue, and everything of it will be read again.
+    done = read.rows
+    for (const row of read.rows) if (BigInt(row) > newest) newest = BigInt(row)
+    applied += read.rows.length
+    const hasLow = await refillLow()
+    // What was applied is forgotten with the next look, whenever that is.
+    return {
+      rows: read.rows.length,
+      placed,
+      hasMore: read.rows.length === MOST_ROWS || hasLow || audited.size > 0,
+    }
+  }
+
+  /** Read on in some of the lanes that run low. Answers whether there are more. */
+  const refillLow = async (): Promise<boolean> => {
+    let hasMore = false
+    await Promise.all(
+      [...queues.values()].map(queue =>
+        withQueue(queue, async () => {
+          const lanes = [...queue.lowLanes].slice(0, LANES_A_TURN)
+          await knowLanes(lanes)
+          for (const lane of lanes) {
+            const known = facts.get(lane)
+            if (known) await queue.refill(known)
+            else queue.forget(lane)
+          }
+          if (queue.lowLanes.size > 0) hasMore = true
+          if (queue.isLive && !lively.has(queue.generation)) {
+            // Workers wait to hear of it.
+            lively.add(queue.generation)
+            await beat(queue)
+          }
+        }),
+      ),
+    )
+    return hasMore
+  }
+
+  const laneAudit = createAudit({
+    pool,
+    schema,
+    onSuspicious: id => {
+      if (!audited.has(id)) audited.set(id, 'relay')
+    },
+  })
+
+  const beat = async (queue: QueueRelay) => {
+    const answer = await queue.beat()
+    if (!answer) return
+    seen.set(queue.name, answer)
+    bells += answer.bells
+    for (const id of answer.overdue) audited.set(id, 'audit')
+    for (const { limit, turn } of answer.fullLimits) {
+      const of = fullLimits.get(limit) ?? new Map()
+      fullLimits.set(limit, of.set(queue.name, turn))
+      queuesOfLimit.set(limit, (queuesOfLimit.get(limit) ?? new Set()).add(queue.name))
+    }
+  }
+
+  const beatAll = async () => {
+    await Promise.all(
+      [...queues.values()].map(queue =>
+        queue.isOpen ? withQueue(queue, beat) : Promise.resolve(reopen(queue, false)),
+      ),
+    )
+    return (
+      audited.size > 0 || fullLimits.size > 0 || [...queues.values()].some(queue => queue.lowLanes.size > 0)
+    )
+  }
+
+  return {
+    get epoch() {
+      return epoch
+    },
+    get lagMs() {
+      return lagMs
+    },
+    get applied() {
+      return applied
+    },
+    get bells() {
+      return bells
+    },
+    queues,
+    seen,
+    readQueues: readQueuesAgain,
+    async opened() {
+      await Promise.allSettled(opening.values())
+    },
+    turn,
+    beat: beatAll,
+    async audit() {
+      for (const queue of queues.values()) if (queue.isLive) await laneAudit.look(queue)
+      return audited.size > 0
+    },
+    wantMore(root, lanes) {
+      for (const queue of queues.values()) if (queue.root === root) queue.wantMore(lanes)
+    },
+    async stop() {
+      isStopped = true
+      stopping.abort()
+      await Promise.allSettled(opening.values())
+      await forgetDone().catch(error =>
+        logger.info({ err: error }, 'the last outbox rows will be applied once more'),
+      )
+    },
+  }
+}
