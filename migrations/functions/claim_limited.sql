@@ -28,6 +28,9 @@ declare
   v_answer text := p_answer;
   v_after_score bigint := -1;
   v_after_id uuid := '00000000-0000-0000-0000-000000000000';
+  -- Where to read heads from.
+  v_from_score bigint := -1;
+  v_from_id uuid := c_last_id;
   -- The last place to look at in this turn.
   v_last_score bigint := case when p_has_heads then -1 else c_last_score end;
   v_last_id uuid := c_last_id;
@@ -75,8 +78,8 @@ begin
     exit when v_wanted <= 0;
 
     if p_has_heads then
-      -- Behind those that were read in earlier turns: somebody who has not committed may hold them as they are. What this
-      -- claim has brought up to date stands further on.
+      -- Behind what earlier turns have looked at: somebody who has not committed may hold heads as they are. What this claim
+      -- has brought up to date stands further on.
       select coalesce(array_agg(h.lane), '{}'), coalesce(array_agg(h.score), '{}'),
         coalesce(sum(h.rows), 0) = v_most_heads, max(h.score)
       into v_heads, v_head_scores, v_has_more_heads, v_head_score
@@ -87,7 +90,7 @@ begin
           from unnest(p_lanes) as p(lane)
           cross join lateral (
             select h.lane, h.score, h.job_id from longshore.lane_heads h
-            where h.parent = p.lane and h.closed_by is null and (h.score, h.job_id) > (v_last_score, v_last_id)
+            where h.parent = p.lane and h.closed_by is null and (h.score, h.job_id) > (v_from_score, v_from_id)
             order by h.score, h.job_id
             limit v_most_heads
           ) open
@@ -203,6 +206,9 @@ begin
       v_after_score := v_last_score;
       v_after_id := v_last_id;
     end if;
+    -- A limit that ran out in this turn has ended it early: heads behind that place have been read and not looked at.
+    v_from_score := case when v_is_last then v_last_score else v_after_score end;
+    v_from_id := case when v_is_last then v_last_id else v_after_id end;
 
     -- Limits without room for jobs that are ready: full, unless somebody is about to free a slot.
     v_closed := '{}';

@@ -149,6 +149,20 @@ describe('a claim under a limit', () => {
     expect((await worker.claim(10)).map(job => job.payload)).toEqual(['a2'])
   })
 
+  it('[L8] goes on to other keys behind a job whose key runs out in the same claim', async () => {
+    const task = defineTask({ name: 'keys', concurrencyPerKey: 1 })
+    const producer = deployment.producer({ tasks: [task] })
+    await producer.enqueue(task, 'no key 1')
+    await producer.enqueue(task, 'a1', { concurrencyKey: 'a' })
+    await producer.enqueue(task, 'no key 2')
+    // Another lane of the same key: each for itself has room for one.
+    await producer.enqueue(task, 'a2', { concurrencyKey: 'a', tag: 'other' })
+    await producer.enqueue(task, 'b1', { concurrencyKey: 'b' })
+    const worker = await workByHand(database, ['keys'], ['default', 'other'])
+    const claimed = await worker.claim(4)
+    expect(claimed.map(job => job.payload)).toEqual(['no key 1', 'a1', 'no key 2', 'b1'])
+  })
+
   it('[L8] hands out the best jobs of hundreds of keys in order', async () => {
     const task = defineTask({ name: 'keys', concurrencyPerKey: 2 })
     const producer = deployment.producer({ tasks: [task] })
