@@ -1,4 +1,4 @@
-/** The red side of groups and workflows where `group-races`, `workflow-races` and `groups-model` leave a guard out. */
+/** The red side of groups and workflows where `group-races`, `workflow-races` and `model/red` leave a guard out. */
 import { describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
 import { type Claimed, settling, workByHand } from '../support/by-hand.ts'

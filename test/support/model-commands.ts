@@ -1,0 +1,200 @@
+/**
+ * The commands of the model test as fast-check makes them. A command is data, so a history that fails is printed, shrunk and
+ * repeated.
+ */
+import fc from 'fast-check'
+import type { EdgePolicy } from '../../src/index.ts'
+import type { JobModel, OutcomeKind } from './job-model.ts'
+import type { Run } from './model-calls.ts'
+import { compare } from './model-compare.ts'
+import type { JobPlan } from './model-jobs.ts'
+import { type Command, obey } from './model-steps.ts'
+import type { Facts, World } from './model-world.ts'
+
+const pick = fc.nat(30)
+const worker = fc.nat(2)
+const workflow = fc.constantFrom('v' as const, 'w' as const)
+const seldom = fc.nat(5).map(chance => chance === 5)
+const parents = fc.array(
+  fc.record({ pick, policy: fc.constantFrom<EdgePolicy[]>('fail', 'run', 'cancel') }),
+  {
+    maxLength: 3,
+  },
+)
+const plan: fc.Arbitrary<JobPlan> = fc
+  .record({
+    kind: fc.constantFrom(
+      { task: 'free' as const },
+      { task: 'tight' as const },
+      { task: 'tight' as const, key: 'a' as const },
+      { task: 'tight' as const, key: 'b' as const },
+    ),
+    isSpecial: seldom,
+    needsGpu: seldom,
+    priority: fc.constantFrom(0, 0, 0, 7),
+    isDelayed: seldom,
+    order: fc.oneof(
+      { weight: 3, arbitrary: fc.constant({ halts: false }) },
+      { weight: 1, arbitrary: fc.record({ workflow, halts: fc.boolean() }) },
+    ),
+    parents,
+  })
+  .map(({ kind, order, ...rest }) => ({ ...kind, ...order, ...rest }))
+const facts: fc.Arbitrary<Facts> = fc.record({
+  tasks: fc.constantFrom(['free', 'tight'], ['free', 'tight'], ['free'], ['tight']),
+  isSpecial: fc.boolean(),
+  hasGpu: fc.boolean(),
+})
+const runs: fc.Arbitrary<Run[]> = fc.array(
+  fc.record({
+    pick,
+    isOld: seldom,
+    kind: fc.constantFrom<OutcomeKind[]>(
+      'succeeded',
+      'succeeded',
+      'failed',
+      'retry',
+      'retry later',
+      'released',
+    ),
+  }),
+  { maxLength: 4 },
+)
+const named = <Name extends string, Rest extends object>(
+  name: Name,
+  rest: { [K in keyof Rest]: fc.Arbitrary<Rest[K]> },
+) => fc.record({ do: fc.constant(name), ...rest }) as unknown as fc.Arbitrary<Command>
+
+const call = named('call', { worker: fc.nat(3), limit: fc.integer({ min: 0, max: 4 }), runs, isLate: seldom })
+const send = named('send', {
+  call: pick,
+  how: fc.constantFrom('answered', 'answered', 'answered', 'answer lost', 'never sent'),
+})
+const dies = named('worker dies', { worker, facts, rescued: fc.constantFrom(1000, 1000, 1, 0, 0) })
+const limits = named('limits', {
+  all: fc.constantFrom(1, 2, 3, undefined),
+  perKey: fc.constantFrom(1, 2, undefined),
+})
+const cancelJob = named('cancel job', { job: pick })
+const change = named('change', {
+  job: pick,
+  to: fc.constantFrom('priority', 'later', 'now', 'gpu', 'no gpu'),
+})
+const flush = named('flush', {})
+const follows = (how: fc.Arbitrary<string>) => named('relay follows', { former: how })
+
+const everywhere: [number, fc.Arbitrary<Command>][] = [
+  [
+    5,
+    named('enqueue', {
+      job: plan,
+      count: fc.constantFrom(1, 1, 2, 4),
+      how: fc.constantFrom('alone', 'alone', 'alone', 'committed', 'rolled back', 'left open'),
+    }),
+  ],
+  [1, named('enqueue again', { job: pick })],
+  [1, named('end transaction', { commits: fc.boolean() })],
+  [2, named('submit', { jobs: fc.array(plan, { minLength: 1, maxLength: 5 }) })],
+  [1, named('add', { group: pick, jobs: fc.array(plan, { minLength: 1, maxLength: 3 }) })],
+  [14, call],
+  [4, send],
+  [2, cancelJob],
+  [1, named('cancel group', { group: pick })],
+  [2, change],
+  [1, named('time comes', {})],
+  [1, named('resume', { workflow })],
+  [1, named('sweep', {})],
+  [2, dies],
+  [1, named('rescue', {})],
+  [1, named('worker restarts', { worker, facts })],
+  [1, named('properties', { worker, hasGpu: fc.boolean() })],
+  [1, limits],
+]
+const rest = named('rest', { worker, limit: fc.integer({ min: 1, max: 4 }) })
+const withRedis: [number, fc.Arbitrary<Command>][] = [
+  [
+    8,
+    named('relay', {
+      turns: fc.integer({ min: 1, max: 2 }),
+      gap: fc.oneof(
+        { weight: 4, arbitrary: fc.constant(null) },
+        {
+          weight: 1,
+          arbitrary: fc.oneof(
+            call,
+            send,
+            dies,
+            limits,
+            cancelJob,
+            change,
+            flush,
+            follows(fc.constant('goes on')),
+          ),
+        },
+      ),
+    }),
+  ],
+  [3, named('beat', { hears: fc.constantFrom([0, 1, 2], [0], [1, 2]) })],
+  [1, named('relay audits', {})],
+  [1, follows(fc.constantFrom('stops', 'dies', 'goes on'))],
+  [1, named('former relay', {})],
+  [1, flush],
+  [2, named('hint', {})],
+  [2, named('tell', { worker })],
+]
+
+/** One arbitrary for each kind of command, as often as its weight says. */
+export const commandsOf = (isWithRedis: boolean): fc.Arbitrary<Step>[] =>
+  [...everywhere, [2, rest] as const, ...(isWithRedis ? withRedis : [])].flatMap(([weight, arbitrary]) =>
+    Array.from({ length: weight }, () => arbitrary.map(command => new Step(command))),
+  )
+
+/** A command as fast-check wants it. */
+export class Step implements fc.AsyncCommand<JobModel, World> {
+  readonly #command: Command
+  constructor(command: Command) {
+    this.#command = command
+  }
+  check(model: Readonly<JobModel>): boolean {
+    return isPossible(model, this.#command)
+  }
+  async run(_: JobModel, world: World): Promise<void> {
+    try {
+      await obey(world, this.#command)
+      await compare(world)
+    } catch (error) {
+      throw new Error(`${this}: ${withNumbers(world, (error as Error).message)}`, { cause: error })
+    }
+  }
+  toString(): string {
+    return JSON.stringify(this.#command)
+  }
+}
+
+/** Jobs by their number in the history: ids differ from run to run. */
+export function withNumbers({ model }: Pick<World, 'model'>, text: string): string {
+  let told = text
+  for (const [at, id] of [...model.jobs.keys()].entries()) told = told.replaceAll(id, `#${at + 1}`)
+  return told
+}
+
+/** What would do nothing is left out. */
+function isPossible(model: Readonly<JobModel>, command: Command): boolean {
+  switch (command.do) {
+    case 'enqueue again':
+    case 'cancel job':
+    case 'change':
+      return model.jobs.size > 0
+    case 'add':
+    case 'cancel group':
+      return model.groups.size > 0
+    case 'resume':
+      return model.halted.size > 0
+    case 'time comes':
+      return model.left().some(job => job.isDelayed)
+    case 'relay':
+      return command.gap === null || isPossible(model, command.gap)
+    default:
+      return true
+  }
+}
