@@ -190,4 +190,23 @@ describe('a process', () => {
     await database.rows("update longshore.functions set checksum = $1 where name = 'settle'", [was?.checksum])
     await checkDatabase(db, 'longshore')
   })
+
+  it('works on no schema that serves only later versions', async () => {
+    const [was] = await database.rows('select version, serves_from from longshore.release')
+    await database.rows("update longshore.release set version = '99.0.0', serves_from = '99.0.0'")
+    await expect(checkDatabase(db, 'longshore')).rejects.toMatchObject({ code: 'SCHEMA_NEWER' })
+    await withWeakQueries(
+      database,
+      {
+        remove: 'select version, serves_from from',
+        replacement: "select version, '0.0.0' as serves_from from",
+      },
+      weak => checkDatabase(weak, 'longshore'),
+    )
+    await database.rows('update longshore.release set version = $1, serves_from = $2', [
+      was?.['version'],
+      was?.['serves_from'],
+    ])
+    await checkDatabase(db, 'longshore')
+  })
 })
