@@ -147,6 +147,20 @@ const fences: Fence[] = [
     tells: /10: a is ready, and Redis does not know it/,
   },
   {
+    rule: 'a leader goes on only with the generation that Postgres names',
+    without: {
+      remove: 'if generation ~= arg.generation or tonumber(state[3])',
+      replacement: 'if tonumber(state[3])',
+    },
+    happens: async queue => {
+      await queue.lane(1, {}, [job('a')])
+      // The next one was written down, and never begun: since then rows were forgotten.
+      const { code } = await queue.adopt(step(0, '2', 'g2'), SIZES)
+      return code === 'LOST' ? rebuild(queue, ['a', 'b']) : ['a', 'b']
+    },
+    tells: /10: b is ready, and Redis does not know it/,
+  },
+  {
     rule: 'a step whose answer was lost is done once',
     without: { remove: `${AGAIN}\n  ${FOLLOWS}` },
     happens: async queue => {

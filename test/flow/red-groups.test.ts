@@ -14,6 +14,8 @@ const deployment = useDeployment(database)
 const { check, begin, barrier } = useGuards(database, deployment)
 const step = defineTask<string, string, unknown, string>({ name: 'step' })
 const BARRIER = 85
+const SHAPES =
+  '[{"queue": "default", "task": "step", "tag": "default", "constraintTag": "c:", "maxAttempts": 1, "priority": 0}]'
 
 const running = async <Name extends string>(graph: Graph<NoInfer<Name>> & Record<Name, unknown>) => {
   const producer = deployment.producer()
@@ -145,13 +147,46 @@ const cancels: Guard[] = [
       await database
         .rows(
           `select longshore.add_to_group($1, null, false, false,
-             '[{"queue": "default", "task": "step", "tag": "default", "constraintTag": "c:", "maxAttempts": 1, "priority": 0}]',
-             array[longshore.new_id()], array[1], '"late"', null, null, array[1], $2, '{fail}', $2)`,
-          [group.id, [jobs.first.id]],
+             $3, array[longshore.new_id()], array[1], '"late"', null, null, array[1], $2, '{fail}', $2)`,
+          [group.id, [jobs.first.id], SHAPES],
         )
         .catch((error: { code: string }) => expect(error.code).toBe('LS004'))
     },
     tells: /^7: .* it runs after job/m,
+  },
+  {
+    rule: 'jobs that are submitted together run after jobs of their own group only',
+    without: {
+      name: 'add_to_groups',
+      remove: 'if v_count <> cardinality(p_parents) then',
+      replacement: 'if false then',
+    },
+    happens: () =>
+      database
+        .rows(
+          `select longshore.add_to_groups(array[gen_random_uuid(), gen_random_uuid()], array[null, null], '{1,2}', $1,
+             array[longshore.new_id(), gen_random_uuid()], '{1,1}', E'"one"\n"other"', '{2}', '{1}', '{fail}')`,
+          [SHAPES],
+        )
+        .catch((error: { code: string }) => expect(error.code).toBe('LS004')),
+    tells: /^6: .* waits for 1 things, of which 0 are open/m,
+  },
+  {
+    rule: 'a submission that is tried again knows its own group',
+    without: {
+      name: 'add_to_group',
+      remove: 'return case when p_retried and',
+      replacement: 'return case when false and',
+    },
+    happens: async () => {
+      const { group, jobs } = await running({ first: [] })
+      const [row] = await database.rows<{ answer: string }>(
+        `select longshore.add_to_group($1, null, true, true, $2, $3, '{1}', '"first"', null, null, '{}', '{}', '{}', '{}') as answer`,
+        [group.id, SHAPES, [jobs.first.id]],
+      )
+      if (row?.answer !== 'again') return 'it takes its own group for that of somebody else'
+    },
+    tells: /for that of somebody else/,
   },
 ]
 

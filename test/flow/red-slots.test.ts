@@ -362,6 +362,36 @@ const changed: Guard[] = [
     tells: /more ran than may/,
   },
   {
+    rule: 'two claims at once do not both take what a draining limit has left',
+    without: {
+      name: 'take_draining_slots',
+      remove: ') held) < (select count(*) from longshore.slot_groups g where g.limit_id = p_limit)',
+      replacement: ') held) < 0',
+    },
+    happens: async () => {
+      const four = defineTask({ name: 'limited', concurrency: 4 })
+      await deployment.producer({ tasks: [four] }).enqueueMany(
+        four,
+        Array.from({ length: 6 }, (_, n) => n),
+      )
+      const [one, other] = [await workByHand(database, ['limited']), await workByHand(database, ['limited'])]
+      const runs: Claimed[] = []
+      for (let calls = 0; calls < 4; calls++) runs.push(...(await one.claim(1)))
+      await database.rows('select longshore.register_tasks($1)', [
+        LOWERED.replace('"concurrency": 1', '"concurrency": 2'),
+      ])
+      await one.settle(runs.slice(1).map(settling))
+      const [first, second] = [await begin(), await begin()]
+      await one.claim(1, first)
+      const claimed = underWay(other.claim(1, second))
+      await Promise.race([claimed, waitsForLock(database, second)])
+      await first.query('commit')
+      await claimed
+      await second.query('commit')
+    },
+    tells: /used_fits/,
+  },
+  {
     rule: 'a slot that was passed on in vain opens its limit again',
     without: {
       name: 'claim_these',
