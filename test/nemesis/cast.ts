@@ -10,7 +10,7 @@ import type { Orders, Told } from './parent.ts'
 const CLOCK = fileURLToPath(new URL('shifted-clock.mjs', import.meta.url))
 /** Who cannot start while a store is away is started again, as a supervisor would. */
 const AGAIN_MS = 500
-const LEAVE_MS = 30_000
+const LEAVE_MS = 60_000
 const START_MS = 60_000
 
 export interface Place {

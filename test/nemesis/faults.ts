@@ -118,6 +118,12 @@ export function createFaults(
         }
         return
       }
+      case 'swallow': {
+        const link = stage.link(fault.slot, fault.store)
+        link.swallow(fault.direction)
+        await pause(fault.ms)
+        return link.letFlow()
+      }
       case 'slow': {
         const links = linksOf(fault.store, fault.slot)
         for (const link of links) link.delay(fault.byMs)

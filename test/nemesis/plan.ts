@@ -25,6 +25,8 @@ export type Fault = { at: number } /** SIGKILL; another one begins `ms` later. *
   /** Connections of one process, or of all, to a store. */
   | { kind: 'cut'; store: StoreName; slot?: string }
   | { kind: 'hole'; store: StoreName; slot?: string; ms: number; isCutAfter: boolean }
+  /** Half open: what goes one way is lost without a word, and its connection stays useless. */
+  | { kind: 'swallow'; store: StoreName; slot: string; direction: 'requests' | 'replies'; ms: number }
   | { kind: 'slow'; store: StoreName; slot?: string; ms: number; byMs: number }
   /** The next call with this in it is done or not, and its caller does not learn which. */
   | { kind: 'lose'; slot: string; text: string; isDone: boolean }
@@ -53,11 +55,12 @@ const WEIGHTS: Record<Fault['kind'], number> = {
   cut: 4,
   hole: 4,
   slow: 3,
+  swallow: 2,
   lose: 6,
 }
 const KINDS = Object.keys(WEIGHTS) as Fault['kind'][]
 const STORES: readonly StoreName[] = ['postgres', 'redis']
-const ON_STORES = new Set<Fault['kind']>(['crash', 'cut', 'hole', 'slow'])
+const ON_STORES = new Set<Fault['kind']>(['crash', 'cut', 'hole', 'slow', 'swallow'])
 const BETWEEN_MS = 900
 /** What befalls everybody comes one at a time, with time to recover. */
 const BETWEEN_GREAT_MS = 6000
@@ -67,6 +70,8 @@ const QUIET_EVERY_MS = 240_000
 const QUIET_MS = 25_000
 /** Nothing begins in the last moments, so that it is over when the faults are to stop. */
 const LAST_MS = 3000
+/** What hangs on a half open connection gives up after half a minute. */
+const LAST_SWALLOW_MS = 30_000
 const CLOCKS_MS = [0, 500, -500, 60_000, -60_000, 3_600_000, -3_600_000, 86_400_000, -86_400_000]
 const LOST_BY_WORKERS = ['settle_and_claim', 'settle_and_claim', 'commit', '.beat(']
 const LOST_BY_PRODUCERS = ['enqueue_', 'enqueue_', 'commit', 'add_to_group']
@@ -94,6 +99,7 @@ export function planFaults(seed: number, durationMs: number, cast: Cast): Fault[
     const wanted = first.shift() ?? { kind: pickKind(random), store: undefined }
     const store = wanted.store ?? (random() < 0.5 ? 'postgres' : 'redis')
     const fault = { at: Math.round(at), ...makeFault(wanted.kind, store, random, cast) } as Fault
+    if (fault.kind === 'swallow' && at > durationMs - LAST_SWALLOW_MS) continue
     if (isGreat(fault)) {
       if (at < nextGreat) {
         first.push(wanted)
@@ -156,6 +162,8 @@ function makeFault(kind: Fault['kind'], store: StoreName, random: Random, cast: 
       return { kind, store, ...whose }
     case 'hole':
       return { kind, store, ...whose, ms: 500 + below(GREAT_MS), isCutAfter: random() < 0.5 }
+    case 'swallow':
+      return { kind, store, slot, direction: pick(['requests', 'replies']), ms: below(2000) }
     case 'slow':
       return { kind, store, ...whose, ms: 1000 + below(5000), byMs: 5 + below(150) }
     case 'lose': {

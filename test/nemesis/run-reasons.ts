@@ -18,7 +18,7 @@ export interface RunCounts {
 }
 
 /** What can cost a worker its lease. A wrong clock, a Redis that is away or a lost reply must not. */
-const COSTS_LEASE = new Set(['kill', 'pause', 'stop', 'hole postgres', 'crash postgres'])
+const COSTS_LEASE = new Set(['kill', 'pause', 'stop', 'hole postgres', 'crash postgres', 'swallow postgres'])
 /** What can break a transaction of a handler's. */
 const BREAKS_CALLS = new Set([...COSTS_LEASE, 'cut postgres', 'slow postgres', 'lose'])
 /** A fault is felt a little longer than it lasts: what it broke has to be noticed and built up again. */

@@ -1,5 +1,8 @@
-/** Owns the watch over a long run: what must not grow while the load stays the same, as samples and as a verdict. */
-import type { Place } from './cast.ts'
+/** Owns the watch over a run: tells producers how much there is to do, lets halted workflows go on, takes samples and tells how it goes. */
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Producer } from '../../src/index.ts'
+import type { TheCast } from './cast.ts'
+import { resumeHalted } from './settle-down.ts'
 import type { Stage } from './stage.ts'
 
 export interface Sample {
@@ -13,15 +16,11 @@ export interface Sample {
   tables: Record<string, { bytes: number; dead: number }>
 }
 
-export interface Growth {
-  what: string
-  /** Medians of the first third and of the last. */
-  before: number
-  after: number
-  most: number
-}
-
-const WATCHED = [
+const LOOK_MS = 500
+const RESUME_MS = 3000
+const SAMPLE_MS = 5000
+const TELL_MS = 30_000
+export const WATCHED = [
   'jobs',
   'outbox',
   'workers',
@@ -32,14 +31,51 @@ const WATCHED = [
   'workflows',
   'awaited',
 ]
-/** Noise of a short run: below this nothing is said to grow. */
-const FACTOR = 1.5
-const SPARE = { bytes: 8 * 2 ** 20, rss: 32 * 2 ** 20, ms: 10_000 }
-/** Everything has warmed up by then. */
-const WARM_MS = 60_000
-const LEAST_SAMPLES = 30
 
-export async function takeSample(stage: Stage, at: number): Promise<Sample> {
+export function startWatch(stage: Stage, cast: TheCast, control: Producer, tell: (line: string) => void) {
+  const samples: Sample[] = []
+  const since = performance.now()
+  let isOver = false
+  let lastSample = 0
+  let lastTold = 0
+  let lastResume = 0
+  const look = async () => {
+    const at = performance.now() - since
+    const [row] = await stage.rows<{ n: number }>('select count(*)::int as n from longshore.jobs')
+    for (const place of cast.places) place.order({ backlog: row?.n ?? 0 })
+    if (at - lastResume > RESUME_MS) {
+      lastResume = at
+      await resumeHalted(stage, control)
+    }
+    if (at - lastSample > SAMPLE_MS) {
+      lastSample = at
+      samples.push(await takeSample(stage, at))
+    }
+    if (at - lastTold > TELL_MS) {
+      lastTold = at
+      const { unfinished, ended, outboxAgeMs, redisBytes } = samples.at(-1) ?? {}
+      tell(
+        `${Math.round(at / 1000)} s: ${ended} ended, ${unfinished} unfinished, outbox ${outboxAgeMs} ms, Redis ${redisBytes} bytes`,
+      )
+    }
+  }
+  const watching = (async () => {
+    while (!isOver) {
+      // A store may be away just now.
+      await look().catch(() => undefined)
+      await pause(LOOK_MS)
+    }
+  })()
+  return {
+    async stop() {
+      isOver = true
+      await watching
+      return samples
+    },
+  }
+}
+
+async function takeSample(stage: Stage, at: number): Promise<Sample> {
   const [row] = await stage.rows<{ unfinished: number; ended: number; age: number }>(
     `select (select count(*)::int from longshore.jobs) as unfinished,
        (select count(*)::int from longshore.finished_jobs) as ended,
@@ -59,54 +95,4 @@ export async function takeSample(stage: Stage, at: number): Promise<Sample> {
     redisBytes: Number(/^used_memory:(\d+)/m.exec(info)?.[1]),
     tables: Object.fromEntries(tables.map(({ name, bytes, dead }) => [name, { bytes, dead }])),
   }
-}
-
-/** What was compared, and what has grown by more than it may. Nothing for a run too short to tell. */
-export function judgeGrowth(
-  samples: readonly Sample[],
-  places: readonly Pick<Place, 'memory'>[],
-): { compared: Growth[]; grown: Growth[] } {
-  const compared: Growth[] = []
-  const compare = (what: string, values: readonly number[], spare: number) => {
-    if (values.length < LEAST_SAMPLES) return
-    const third = Math.floor(values.length / 3)
-    const before = median(values.slice(0, third))
-    compared.push({
-      what,
-      before,
-      after: median(values.slice(-third)),
-      most: Math.round(before * FACTOR + spare),
-    })
-  }
-  const warm = samples.filter(({ at }) => at > WARM_MS)
-  compare(
-    'memory of Redis',
-    warm.map(({ redisBytes }) => redisBytes),
-    SPARE.bytes,
-  )
-  compare(
-    'age of the outbox in ms',
-    warm.map(({ outboxAgeMs }) => outboxAgeMs),
-    SPARE.ms,
-  )
-  for (const table of WATCHED)
-    compare(
-      `bytes of table ${table}`,
-      warm.map(({ tables }) => tables[table]?.bytes ?? 0),
-      SPARE.bytes,
-    )
-  for (const { memory } of places)
-    for (const [name, told] of memory) {
-      const since = told.filter(({ at }) => at - (told[0]?.at ?? 0) > WARM_MS)
-      compare(
-        `memory of ${name}`,
-        since.map(({ rssBytes }) => rssBytes),
-        SPARE.rss,
-      )
-    }
-  return { compared, grown: compared.filter(({ after, most }) => after > most) }
-}
-
-function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0
 }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { judgeGrowth } from '../nemesis/growth.ts'
 import { planFaults, quietMoments } from '../nemesis/plan.ts'
-import { judgeGrowth, type Sample } from '../nemesis/watch.ts'
+import type { Sample } from '../nemesis/watch.ts'
 
 const cast = {
   workers: ['worker-0', 'worker-1'],
@@ -21,7 +22,7 @@ describe('the plan of a nemesis', () => {
       const kinds = planFaults(seed, MINUTE, { ...cast, spared: [] }).map(fault =>
         'store' in fault ? `${fault.kind} ${fault.store}` : fault.kind,
       )
-      expect(new Set(kinds).size, `seed ${seed}`).toBe(18)
+      expect(new Set(kinds).size, `seed ${seed}`).toBe(20)
     }
   })
 
