@@ -1,7 +1,7 @@
 /** Owns the processes of a run: starts them in their places, does things to them, and ends them all whatever happens. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { openSync } from 'node:fs'
+import { closeSync, openSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { eventually } from '../support/signals.ts'
@@ -39,7 +39,7 @@ export interface CastOptions {
   scripts: string
   /** Where the output of the processes goes, a file each. */
   logs: string
-  /** A process has ended, though nobody made it. */
+  /** A process has ended, though nobody made it, or otherwise than it was to. */
   onCrash(name: string, how: string): void
 }
 
@@ -51,6 +51,8 @@ export interface Role {
   options(name: string): object
   clockOffsetMs(): number
 }
+
+const howEnded = (child: ChildProcess | undefined) => child?.signalCode ?? `exit code ${child?.exitCode}`
 
 export function createCast(cast: CastOptions) {
   const places: (Place & { endNow(): void })[] = []
@@ -89,6 +91,7 @@ export function createCast(cast: CastOptions) {
           stdio: ['ignore', log, log, 'ipc'],
         },
       )
+      closeSync(log)
       child = started
       const own: { at: number; rssBytes: number }[] = []
       memory.set(name, own)
@@ -97,11 +100,11 @@ export function createCast(cast: CastOptions) {
         if (told.rssBytes) own.push({ at: performance.now(), rssBytes: told.rssBytes })
       })
       started.on('error', () => undefined) // a message to one that is gone
-      started.on('exit', (code, signal) => {
+      started.on('exit', () => {
         const wasRunning = isRunning
         isRunning = false
         if (isExpected || isLast) return
-        if (wasRunning) cast.onCrash(name, signal ?? `exit code ${code}`)
+        if (wasRunning) cast.onCrash(name, howEnded(started))
         again = setTimeout(start, AGAIN_MS)
       })
     }
@@ -133,9 +136,11 @@ export function createCast(cast: CastOptions) {
         again = setTimeout(start, againMs)
       },
       async stop() {
-        const limit = setTimeout(() => child?.kill('SIGKILL'), LEAVE_MS)
+        const leaving = child
+        const limit = setTimeout(() => leaving?.kill('SIGKILL'), LEAVE_MS)
         await end('SIGTERM')
         clearTimeout(limit)
+        if (leaving?.exitCode !== 0) cast.onCrash(name, `${howEnded(leaving)} when it was to stop`)
         start()
       },
       pause: () => void child?.kill('SIGSTOP'),

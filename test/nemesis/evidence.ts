@@ -39,6 +39,8 @@ export type CallLine =
   | { e: 'refused'; call: string; because: string }
   /** It was not told what was done. */
   | { e: 'unclear'; call: string; because: string }
+  /** Of any call: it failed with what no fault explains. */
+  | { e: 'failed'; call: string; because: string }
   /** Somebody is about to ask for it. */
   | { e: 'cancel'; key?: string; group?: string }
 

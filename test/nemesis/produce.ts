@@ -1,6 +1,7 @@
 /** A producer in a process of its own, with a few users who do as a seed says. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { createProducer } from '../../src/index.ts'
+import { isTransientError } from '../../src/postgres/transient-error.ts'
 import { seeded } from '../support/graph-load.ts'
 import { type CallLine, lineWriter } from './evidence.ts'
 import { listenToParent } from './parent.ts'
@@ -45,8 +46,11 @@ async function use(seed: number): Promise<void> {
   while (!isFinishing) {
     await pause(random() * 2 * PACE_MS)
     if (backlog > MOST_BACKLOG) continue
-    // Cancels and changes may fail while Postgres is away; whatever must not fail is in the journal.
-    await user.act().catch(error => parent.complain(error))
+    // Cancels and changes may fail while Postgres is away; what else fails is in the journal.
+    await user.act().catch(error => {
+      if (isTransientError(error)) parent.complain(error)
+      else write({ e: 'failed', call: `${name}, a cancel or a change`, because: String(error) })
+    })
   }
 }
 

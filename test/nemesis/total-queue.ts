@@ -58,6 +58,8 @@ export function checkTotalQueue(evidence: Evidence): Verdict {
     find('it has not ended', id, `${key}, ${state}`)
     if (!asked.has(String(key))) find('nobody has enqueued it', id, `${key}, ${state}`)
   }
+  for (const line of evidence.calls)
+    if (line.e === 'failed') find('a call failed, and no fault explains it', line.call, line.because)
   for (const line of evidence.effects)
     if (line.e === 'start' && !asked.has(line.key))
       find('nobody has enqueued it, and it ran', line.job, line.key)
@@ -116,7 +118,7 @@ function readCalls(lines: readonly CallLine[]): Map<string, Call> {
   const calls = new Map<string, Call>()
   const committing = new Set<string>()
   for (const line of lines) {
-    if (line.e === 'cancel') continue
+    if (line.e === 'cancel' || line.e === 'failed') continue
     if (line.e === 'call') {
       // Of a transaction nothing is there until its commit is sent; of anything else nobody knows until it is told.
       const fate = line.isInTransaction ? 'refused' : 'unclear'

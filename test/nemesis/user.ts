@@ -9,6 +9,7 @@ import {
   type Producer,
   type Queryable,
 } from '../../src/index.ts'
+import { isTransientError } from '../../src/postgres/transient-error.ts'
 import type { Random } from '../support/graph-load.ts'
 import { type AskedJob, type CallLine, type Payload, trueNow, type Way } from './evidence.ts'
 import { ASKED, capped, FIRST_LIMITS, part, plain, tenant } from './tasks.ts'
@@ -103,10 +104,16 @@ export class User {
       return true
     } catch (error) {
       const isRefused = error instanceof LongshoreError && error.code === 'GROUP_ENDED'
-      const because = `${(error as { code?: string }).code ?? ''} ${(error as Error).message}`
-      this.#write({ e: isRefused ? 'refused' : 'unclear', call: line.call, because })
+      if (isRefused) this.#write({ e: 'refused', call: line.call, because: error.message })
+      else this.#failed(line.call, error)
       return false
     }
+  }
+
+  #failed(call: string, error: unknown): void {
+    const because = `${(error as { code?: string }).code ?? ''} ${(error as Error).message}`
+    this.#write({ e: 'unclear', call, because })
+    if (!isTransientError(error)) this.#write({ e: 'failed', call, because })
   }
 
   /** A job that nothing waits for, of any kind. */
@@ -209,7 +216,7 @@ export class User {
       if (command === 'COMMIT') this.#write({ e: 'acknowledged', call, at: trueNow(), ids })
       else this.#write({ e: 'refused', call, because: command })
     } catch (error) {
-      if (isKept) this.#write({ e: 'unclear', call, because: (error as Error).message })
+      if (isKept) this.#failed(call, error)
     } finally {
       // Of a connection that says nothing the end is not waited for.
       await Promise.race([client.end().catch(() => undefined), pause(1000)])

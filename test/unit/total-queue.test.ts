@@ -203,6 +203,11 @@ describe('the total-queue check', () => {
     ],
     ['a run without a claim', e => e.effects.push(start(9, 'a', 3)), 'a: it ran without a claim'],
     [
+      'a call that failed without a fault',
+      e => e.calls.push({ e: 'failed', call: '5', because: 'JOB_INVALID' }),
+      '5: a call failed, and no fault explains it',
+    ],
+    [
       'a second run without a reason',
       e => Object.assign(theRun(e, 11), { isRescued: false }),
       'b: it was run again without a reason',
