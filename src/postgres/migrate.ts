@@ -128,7 +128,11 @@ async function dryRun(client: Queryable, schema: string, options: MigrateOptions
       : await client.query(inSchema(schema, 'select deployment from longshore.settings'))
     steps.push(...(await roleSteps(client, schema, prefix, rows[0]?.['deployment'] as string | undefined)))
     steps.push(await grantsStep(client, schema, prefix))
-  } else if (known && left.newer === undefined && (await needsGrants(client, known, left.functions.length > 0)))
+  } else if (
+    known &&
+    left.newer === undefined &&
+    (await needsGrants(client, known, left.functions.length > 0))
+  )
     steps.push(await grantsStep(client, schema, known.prefix))
   for (const step of steps) options.onStep?.(step)
   return steps
@@ -168,7 +172,11 @@ async function applyAll(
     await apply(
       async () => {
         if ((await stepsLeft(client, schema)).newer !== undefined) return []
-        return applyRoles(client, schema, choosePrefix(options.roles, await readRoles(client, schema), schema))
+        return applyRoles(
+          client,
+          schema,
+          choosePrefix(options.roles, await readRoles(client, schema), schema),
+        )
       },
       { asOwner: false },
     )

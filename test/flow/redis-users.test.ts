@@ -1,14 +1,13 @@
 /** The users of Redis that the guide shows: each may do its own work there, and nothing else. */
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
+import type { JobId } from '../../src/job/job-id.ts'
 import { rootKey } from '../../src/redis/names.ts'
-import { START } from '../../src/redis/queue-index.ts'
-import { allScripts, runScript } from '../../src/redis/scripts.ts'
+import { type QueueIndex, queueIndex, START } from '../../src/redis/queue-index.ts'
 import { dropRedisUsers, makeRedisUsers, type RedisRole, usersInGuide } from '../support/acl.ts'
-import { laneFacts, openQueue } from '../support/redis.ts'
+import { job, laneFacts, openQueue, QUEUE } from '../support/redis.ts'
 
 const DEPLOYMENT = `acl${process.pid}`
-const QUEUE = 'some queue'
 const ROLES: readonly RedisRole[] = ['producer', 'worker', 'relay']
 let urls: Record<RedisRole, string>
 const clients = new Map<RedisRole, Redis>()
@@ -72,7 +71,8 @@ describe.each(ROLES)('the %s', role => {
   })
 })
 
-it('only the relay may write the head of a queue, and so run the steps of the relay', async () => {
+it('only the relay may write the head of a queue, and so do the steps of the relay', async () => {
+  const root = rootKey(DEPLOYMENT, QUEUE)
   const runner = (role: RedisRole) => {
     const client = clients.get(role) as Redis
     return {
@@ -80,32 +80,30 @@ it('only the relay may write the head of a queue, and so run the steps of the re
       eval: (text: string, keys: number, ...args: string[]) => client.eval(text, keys, ...args),
     }
   }
-  const queue = await openQueue({ store: undefined as never, client: undefined as never }, DEPLOYMENT, {
-    runner: runner('relay'),
-  })
+  const nothing = { store: undefined as never, client: undefined as never }
+  const queue = await openQueue(nothing, DEPLOYMENT, { runner: runner('relay') })
   expect((await queue.refill(queue.step(), laneFacts(1), START, null, [])).code).toBe('OK')
-  const fenced = ['begin_generation', 'adopt', 'set_mode', 'place', 'remove', 'refill', 'set_slots']
+  const step = queue.step()
+  const relayed = (index: QueueIndex): Readonly<Record<string, () => Promise<unknown>>> => ({
+    place: () => index.place(step, 'relay', [job('a')]),
+    remove: () => index.remove(step, ['a' as JobId]),
+    refill: () => index.refill(step, laneFacts(2), START, null, []),
+    setSlots: () => index.setSlots(step, 1, '1', null),
+    begin: () =>
+      index.beginGeneration('2', 'g2', { width: 0, strategy: 'random' }, { depth: 10, window: 10 }),
+  })
   for (const role of ['producer', 'worker'] as const) {
-    expect(await told(role, 'HSET', rootKey(DEPLOYMENT, QUEUE), 'seq', '9')).toBe('NOPERM')
+    for (const [name, call] of Object.entries(relayed(queueIndex(runner(role), DEPLOYMENT, QUEUE))))
+      await expect(call(), `${role} ${name}`).rejects.toMatchObject({ code: 'PERMISSION_DENIED' })
+    expect(await told(role, 'HSET', root, 'seq', '9')).toBe('NOPERM')
     expect(await told(role, 'PUBLISH', `longshore:${DEPLOYMENT}:beat`, '')).toBe('NOPERM')
-    for (const name of fenced) {
-      const script = allScripts().get(name)
-      if (!script) throw new Error(`there is no ${name}`)
-      // A step that the relay could do next.
-      const next: Record<string, string> = {
-        generation: name === 'begin_generation' ? 'g2' : 'g1',
-        seq: name === 'adopt' ? '1' : '2',
-      }
-      const args = Object.fromEntries(script.args.map(arg => [arg, next[arg] ?? '2']))
-      await expect(
-        runScript(runner(role), script, rootKey(DEPLOYMENT, QUEUE), args),
-        `${role} ${name}`,
-      ).rejects.toMatchObject({ code: 'PERMISSION_DENIED' })
-    }
   }
+  expect((await queue.place(step, 'relay', [job('a')])).code).toBe('OK')
+
   // A producer tells of jobs, and cannot take any.
-  const taken = `${rootKey(DEPLOYMENT, QUEUE)}:g1:taken`
+  const hinting = queueIndex(runner('producer'), DEPLOYMENT, QUEUE)
+  expect(await hinting.hint([job('b')])).toMatchObject({ placed: 1 })
+  const taken = `${root}:g1:taken`
   expect(await told('producer', 'HSET', taken, 'id', 'x')).toBe('NOPERM')
   expect(await told('producer', 'HGET', taken, 'id')).toBe('done')
-  expect(await told('worker', 'HSET', taken, 'id', 'x')).toBe('done')
 })

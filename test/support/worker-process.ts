@@ -53,7 +53,13 @@ export function useWorkerProcesses(database: TestDatabase, deployment: Deploymen
     await deployment.needRelay()
     const { child, says, ended, said } = (build?.spawnScript ?? spawnScript)(
       'test/support/task-worker.ts',
-      [JSON.stringify({ postgres: database.urlOf('worker'), redis: deployment.redisOf('worker'), ...options })],
+      [
+        JSON.stringify({
+          postgres: database.urlOf('worker'),
+          redis: deployment.redisOf('worker'),
+          ...options,
+        }),
+      ],
       { LONGSHORE_LOG_LEVEL: 'silent', ...(clockOffByMs === undefined ? {} : clockOffBy(clockOffByMs)) },
     )
     const process: WorkerProcess & { id: number } = {

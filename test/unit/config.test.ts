@@ -98,7 +98,7 @@ describe('the settings of a command', () => {
     [{ relay: { schema: 'x' } }, 'key relay.schema is unknown: it belongs at the top'],
     [
       { colour: 'red' },
-      'key colour is unknown; known are databaseUrl, redisUrl, schema, logLevel, worker, relay',
+      'key colour is unknown; known are databaseUrl, listenUrl, redisUrl, schema, logLevel, worker, relay',
     ],
     [{ worker: 5 }, 'key worker must be an object of settings; got 5'],
     [{ worker: { tags: [5, 6] } }, 'key worker.tags: tag must be a text of 1 to 100 characters'],
