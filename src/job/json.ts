@@ -19,6 +19,7 @@ const LOST = [
   RegExp,
   Error,
   ArrayBuffer,
+  DataView,
   Object.getPrototypeOf(Uint8Array),
 ] as const
 

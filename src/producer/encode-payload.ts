@@ -41,10 +41,6 @@ export async function encodeAll(
 
 /** A schema should not throw, but what it looks at may: a getter, say. */
 function check(task: Task, payload: unknown): Validated | Promise<Validated> {
-  const toProblem = (error: unknown): Validated => ({
-    ok: false,
-    problem: `its schema could not check it: ${messageOf(error)}`,
-  })
   try {
     const validated = validate(task.payload, payload)
     return validated instanceof Promise ? validated.catch(toProblem) : validated
@@ -52,6 +48,11 @@ function check(task: Task, payload: unknown): Validated | Promise<Validated> {
     return toProblem(error)
   }
 }
+
+const toProblem = (error: unknown): Validated => ({
+  ok: false,
+  problem: `its schema could not check it: ${messageOf(error)}`,
+})
 
 function refuseMisfit(task: Task, validated: Validated): void {
   if (validated.ok) return

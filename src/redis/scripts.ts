@@ -25,15 +25,15 @@ export interface ScriptRunner {
   eval(text: string, keys: number, ...args: string[]): Promise<unknown>
 }
 
-const NUMBERS = /^(int|place)/
-
 interface Kind {
   readonly kind: string
   readonly fits: RegExp
+  readonly isNumber: boolean
 }
 
 /** Lua's numbers hold integers of up to 2^53: what is beyond could not be told from its neighbours, nor be exceeded. */
-const isExact = (text: string) => text.length < 16 || Number(text) <= Number.MAX_SAFE_INTEGER
+const isExact = (digits: string) => digits.length < 16 || digits <= LARGEST
+const LARGEST = String(Number.MAX_SAFE_INTEGER)
 
 const KINDS: Readonly<Record<string, RegExp>> = {
   int: /^\d{1,16}$/,
@@ -47,7 +47,7 @@ const KINDS: Readonly<Record<string, RegExp>> = {
 
 function kindOf(script: string, name: string, kind: string | undefined): Kind {
   const fits = kind?.includes('|') ? new RegExp(`^(${kind})$`) : KINDS[kind ?? '']
-  if (kind !== undefined && fits) return { kind, fits }
+  if (kind !== undefined && fits) return { kind, fits, isNumber: /^(int|place)/.test(kind) }
   throw new Error(`lua/${script}.lua must say of which kind ${name} is, such as {int}`)
 }
 
@@ -98,10 +98,10 @@ export function scriptNamed(name: string): Script {
   return script
 }
 
-function fitting(script: Script, name: string, { kind, fits }: Kind, value: unknown): string {
-  if (typeof value === 'string' && fits.test(value) && value.isWellFormed()) {
-    if (!NUMBERS.test(kind) || isExact(value)) return value
-  }
+/** Asked of every part of every item, so it is short. */
+function fitting(script: Script, name: string, { kind, fits, isNumber }: Kind, value: unknown): string {
+  if (typeof value === 'string' && fits.test(value) && (isNumber ? isExact(value) : value.isWellFormed()))
+    return value
   throw new Error(`lua/${script.name}.lua: ${name} must be {${kind}}; got ${quoted(value)}`)
 }
 
