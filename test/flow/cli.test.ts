@@ -13,6 +13,8 @@ import { type Cli, spawnCli } from '../support/spawn-cli.ts'
 const database = useDatabase({ isEmpty: true })
 const folder = mkdtempSync(join(tmpdir(), 'longshore-cli-'))
 const running: Cli[] = []
+/** For modules that the command line loads. */
+const PACKAGE = new URL('../../dist/index.js', import.meta.url).pathname
 
 const longshore = (args: string[], env: Record<string, string> = { DATABASE_URL: database.url }) => {
   const cli = spawnCli(args, env)
@@ -72,7 +74,8 @@ describe('longshore', () => {
   it('relay and worker say which command to run on an empty database, and end with 1', async () => {
     const tasks = module(
       'fine.mjs',
-      'export default [{ task: { name: "t", queue: "q", tag: "t", maxAttempts: 1 }, run() {} }]',
+      `import { defineTask } from '${PACKAGE}'
+       export default [defineTask({ name: 't', queue: 'q', tag: 't' }).handle(() => {})]`,
     )
     for (const command of [['relay'], ['worker', tasks]]) {
       const { code, stderr } = await run(command)
@@ -110,7 +113,7 @@ describe('longshore', () => {
   it('[W16] worker runs the handlers of a module, and SIGTERM ends it in order', async () => {
     const tasks = module(
       'tasks.mjs',
-      `import { defineTask } from '${new URL('../../dist/index.js', import.meta.url).pathname}'
+      `import { defineTask } from '${PACKAGE}'
        export const handlers = [defineTask({ name: 'shout' }).handle(job => String(job.payload).toUpperCase())]`,
     )
     const worker = longshore(['worker', '--tags', 'default,loud', tasks, '--name', 'shouter'])
@@ -134,11 +137,10 @@ describe('longshore', () => {
   })
 
   it('[W16] worker is drained by SIGUSR2, resumed by the next, and runs modules in threads', async () => {
-    const library = new URL('../../dist/index.js', import.meta.url).pathname
     module('thread.mjs', 'export default job => -job.payload')
     const tasks = module(
       'threaded.mjs',
-      `import { defineTask } from '${library}'
+      `import { defineTask } from '${PACKAGE}'
        export default [defineTask({ name: 'turn' }).handle({ isolate: 'thread', module: new URL('./thread.mjs', import.meta.url) })]`,
     )
     const worker = longshore(['worker', tasks])
@@ -180,7 +182,8 @@ describe('longshore', () => {
   it('[C9] worker takes --properties, and refuses undeclared and malformed ones', async () => {
     const tasks = module(
       'propertied.mjs',
-      'export default [{ task: { name: "t", queue: "q", tag: "t", maxAttempts: 1 }, run() {} }]',
+      `import { defineTask } from '${PACKAGE}'
+       export default [defineTask({ name: 't', queue: 'q', tag: 't' }).handle(() => {})]`,
     )
     const worker = longshore(['worker', tasks, '--properties', 'mem=high,gpu=a%2C100 %25'])
     await worker.says('running')
