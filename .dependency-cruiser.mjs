@@ -66,6 +66,7 @@ export default {
       { path: within(['producer']) },
       {
         path: [within(['redis']), installed('ioredis')],
+        pathNot: '^src/redis/redis-config\\.ts$', // reads what a user says, and loads nothing
         dependencyTypesNot: ['dynamic-import', 'type-only'],
       },
     ),

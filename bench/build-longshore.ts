@@ -21,7 +21,8 @@ export async function buildLongshore(): Promise<LongshoreBuild> {
   const cache = `${root}node_modules/.cache`
   mkdirSync(cache, { recursive: true })
   const folder = mkdtempSync(`${cache}/longshore-bench-`)
-  for (const part of ['package.json', 'migrations', 'lua']) cpSync(`${root}${part}`, `${folder}/${part}`, { recursive: true })
+  for (const part of ['package.json', 'migrations', 'lua'])
+    cpSync(`${root}${part}`, `${folder}/${part}`, { recursive: true })
   const shared = {
     config: false,
     cwd: root,

@@ -1,8 +1,8 @@
 /** Owns the options that most commands share. */
 import type { Command } from 'commander'
-import { quoted, shown } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { type JobId, toJobId } from '../job/job-id.ts'
+import { quoted, shown } from '../job/shown.ts'
 import { addConfigFlag, addFlags, fillShared, NO_DATABASE } from './settings.ts'
 
 export interface DatabaseOptions {

@@ -1,7 +1,8 @@
 /** Owns how long a failed job waits before its next attempt. Pure, but for the jitter's random number. */
-import { checkOptions, shown } from './check-options.ts'
+import { checkOptions } from './check-options.ts'
 import { type Duration, toMs } from './duration.ts'
 import { LongshoreError } from './errors.ts'
+import { shown } from './shown.ts'
 
 export type BackoffOptions =
   | 'fixed'

@@ -1,5 +1,6 @@
 /** Owns the checks that options of every kind share. A message names the option and says what it may be. */
 import { type ErrorCode, LongshoreError } from './errors.ts'
+import { shown } from './shown.ts'
 import { messageOf } from './stored-error.ts'
 
 /** What `read` returns, which looks at what a user gave: that may throw where it is touched. */
@@ -66,17 +67,3 @@ export function checkList<T>(code: ErrorCode, what: string, value: readonly T[],
   const got = Array.isArray(value) ? `${value.length} items` : shown(value)
   throw new LongshoreError(code, `${what} must be a list of 1 to ${most} items; got ${got}`)
 }
-
-/** A value in a message. Never throws itself, and never long. */
-export function shown(value: unknown): string {
-  if (Array.isArray(value)) return 'a list'
-  try {
-    return String(value).slice(0, 200)
-  } catch {
-    return `something of type ${typeof value}`
-  }
-}
-
-/** The same where a text is due: with quotes, so that an empty one can be seen. */
-export const quoted = (value: unknown): string =>
-  typeof value === 'string' ? JSON.stringify(value.slice(0, 200)) : shown(value)

@@ -3,8 +3,9 @@
  * a worker when its tag is among the worker's tags, so matching costs no more than comparing texts. Pure;
  * `constraint_tag.sql` is the same rule in the database.
  */
-import { quoted as shown } from './check-options.ts'
+
 import { LongshoreError } from './errors.ts'
+import { quoted as shown } from './shown.ts'
 
 /** Property keys that a deployment may declare, and so what a job may ask for: 3 keys make 8 tags of a worker. */
 const MOST_KEYS = 3

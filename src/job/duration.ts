@@ -1,6 +1,7 @@
 /** Owns how a length of time is written: milliseconds, or a number with a unit such as `'30s'`. */
-import { shown } from './check-options.ts'
+
 import { LongshoreError } from './errors.ts'
+import { shown } from './shown.ts'
 
 type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
 export type Duration = number | `${number}${Unit}`

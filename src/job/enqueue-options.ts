@@ -1,8 +1,9 @@
 /** Owns the options of one enqueue: checked here and turned into the *shape* that travels to Postgres. */
-import { checkOneOf, checkOptions, checkWhole as checkWholeNumber, shown } from './check-options.ts'
+import { checkOneOf, checkOptions, checkWhole as checkWholeNumber } from './check-options.ts'
 import { constraintTag } from './constraints.ts'
 import { type Duration, toMs } from './duration.ts'
 import { LongshoreError } from './errors.ts'
+import { shown } from './shown.ts'
 import { checkLabel, type Task } from './task.ts'
 
 export interface JobOptions {

@@ -3,8 +3,8 @@
  * starts at random in each millisecond, and 43 random bits; the clock going back only stops the milliseconds.
  */
 import { getRandomValues } from 'node:crypto'
-import { quoted } from './check-options.ts'
 import { type ErrorCode, LongshoreError } from './errors.ts'
+import { quoted } from './shown.ts'
 
 export type JobId = string & { readonly brand: 'JobId' }
 

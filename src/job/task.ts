@@ -1,19 +1,14 @@
 /** Owns what a task is: a named kind of work with a payload schema, retries and a time limit. */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { type Backoff, type BackoffOptions, toBackoff } from './backoff.ts'
-import {
-  checkOneOf,
-  checkOptions,
-  checkWhole as checkWholeNumber,
-  quoted,
-  readGiven,
-} from './check-options.ts'
+import { checkOneOf, checkOptions, checkWhole as checkWholeNumber, readGiven } from './check-options.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from './duration.ts'
 import { type ErrorCode, LongshoreError } from './errors.ts'
 import type { FinishedState, StoredError } from './job.ts'
 import type { JobId } from './job-id.ts'
 import type { JobLog } from './job-log.ts'
 import type { Queryable } from './queryable.ts'
+import { quoted } from './shown.ts'
 
 export interface TaskOptions<Input, Payload, Returned, Result> {
   /** Unique over the deployment. 1 to 200 characters. */

@@ -2,8 +2,9 @@
  * Owns the name of the schema that an installation lives in. SQL files are written for the schema `longshore`;
  * `inSchema` puts another name in its place, so that two installations can share a database.
  */
-import { quoted } from '../job/check-options.ts'
+
 import { LongshoreError } from '../job/errors.ts'
+import { quoted } from '../job/shown.ts'
 import { SCHEMA_NAME, SCHEMA_RULE } from '../runtime/settings.ts'
 
 export { DEFAULT_SCHEMA } from '../runtime/settings.ts'

@@ -1,7 +1,8 @@
 /** When the watchdog takes a group for stuck, and what it does then: one setting for the deployment. */
-import { checkOptions, shown } from '../job/check-options.ts'
+import { checkOptions } from '../job/check-options.ts'
 import { type Duration, toMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
+import { shown } from '../job/shown.ts'
 import { type DeploymentOptions, withPool } from './once.ts'
 import { inSchema } from './schema-name.ts'
 

@@ -2,7 +2,7 @@
  * The producer: what an application embeds to enqueue jobs and to read them back. Needs Postgres only. Enqueues made
  * at the same time outside a transaction share an insert and a commit.
  */
-import { checkOptions, checkWhole, readGiven, shown } from '../job/check-options.ts'
+import { checkOptions, checkWhole, readGiven } from '../job/check-options.ts'
 import {
   type ChangeOptions,
   type JobOptions,
@@ -19,6 +19,7 @@ import type { FinishedJob, Job, JobRef } from '../job/job.ts'
 import { groupIdOf, type JobId, jobIdOf, newJobId, toGroupId, toJobId } from '../job/job-id.ts'
 import type { LogLine, Progress } from '../job/job-log.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { shown } from '../job/shown.ts'
 import { checkLabel, checkTask, type Task } from '../job/task.ts'
 import { type CancelAnswer, cancelJobs } from '../postgres/cancel-jobs.ts'
 import { type ChangeAnswer, changeJob } from '../postgres/change-job.ts'

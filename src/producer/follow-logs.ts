@@ -3,10 +3,11 @@
  * it and tells this process through a notification channel of its own. A slow poll covers what gets lost.
  */
 import { randomBytes } from 'node:crypto'
-import { checkOptions, checkSignal, checkWhole, quoted } from '../job/check-options.ts'
+import { checkOptions, checkSignal, checkWhole } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { LogLine } from '../job/job-log.ts'
+import { quoted } from '../job/shown.ts'
 import { awaitJobs, forgetAwaited } from '../postgres/await-jobs.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { type Listener, openListener, POOLED } from '../postgres/listener.ts'

@@ -1,7 +1,8 @@
 /** Owns the typed calls of the scripts: one queue's dispatch index. Expected outcomes are codes, not errors. */
-import { quoted } from '../job/check-options.ts'
+
 import type { JobId } from '../job/job-id.ts'
 import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
+import { quoted } from '../job/shown.ts'
 import { rootKey } from './names.ts'
 import { runScript, type ScriptRunner, scriptNamed } from './scripts.ts'
 

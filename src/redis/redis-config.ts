@@ -1,7 +1,7 @@
 /** Owns how a user says where Redis is. */
 import type { ClusterOptions, RedisOptions } from 'ioredis'
-import { shown } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
+import { shown } from '../job/shown.ts'
 
 /**
  * A URL; several, of nodes of one Redis Cluster (one is enough to find the others); or URLs with settings of `ioredis` on top,

@@ -5,8 +5,8 @@
  */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
-import { quoted } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
+import { quoted } from '../job/shown.ts'
 
 export interface Script {
   readonly name: string

@@ -2,8 +2,9 @@
  * Owns which value of a setting holds, and whether it may: flags, or options of the API, before the environment before the
  * config file before the default. All problems are told at once, each with where the value came from.
  */
-import { checkOptions, shown } from '../job/check-options.ts'
+import { checkOptions } from '../job/check-options.ts'
 import type { ErrorCode } from '../job/errors.ts'
+import { shown } from '../job/shown.ts'
 import { type Problem, refuse, toProblems } from './problems.ts'
 import {
   type BALANCE_STRATEGIES,

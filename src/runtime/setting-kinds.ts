@@ -1,9 +1,9 @@
 /** Owns the kinds of settings: what each allows, how it is read from a text (a flag, the environment) and shown again. */
 import { z } from 'zod'
-import { shown } from '../job/check-options.ts'
 import { constraintTags } from '../job/constraints.ts'
 import { type Duration, shownDuration, toMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
+import { shown } from '../job/shown.ts'
 import { checkLabel } from '../job/task.ts'
 
 export interface Kind<T> {

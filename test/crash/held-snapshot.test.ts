@@ -38,6 +38,7 @@ const counted = [
 
 it('[S9] a transaction is held open while jobs come and go (xmin): claims slow down little, and a metric tells', async () => {
   await database.rows('create table journal.costs (pages bigint not null)')
+  await database.rows('grant usage on schema journal to public') // functions run as their owner
   const producer = deployment.producer({ tasks: [noop] })
   await startProcess()
   const holder = await database.connect()
