@@ -49,13 +49,13 @@ function read(file: string) {
   return found
 }
 
-/** As it is written, or with texts of the file in place of `%s`. */
+/** As it is written, or with texts of the file in place of `%s` and `$name`. */
 function exists({ title, file }: Reference): boolean {
   if (!existsSync(file)) return false
   const { titles, texts } = read(file)
   return titles.some(written => {
     if (written === title) return true
-    const pattern = written.split('%s').map(part => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+    const pattern = written.split(/%s|\$\w+/).map(part => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
     const cases = new RegExp(`^${pattern.join('(.+)')}$`).exec(title)?.slice(1)
     return cases !== undefined && cases.length > 0 && cases.every(text => texts.has(text))
   })
