@@ -64,6 +64,7 @@ grant select (
     group_id, workflow, workflow_seq)
   on longshore.finished_jobs to longshore_relay, longshore_reader;
 grant select on longshore.worker_status to longshore_relay, longshore_reader;
+grant execute on function longshore.oldest_transaction to longshore_relay, longshore_reader;
 
 -- Readers: dashboards, `longshore top` and people. Views tell the message of an error, and nothing else of what jobs carry.
 grant select on longshore.job_status, longshore.group_status, longshore.blocked to longshore_reader;

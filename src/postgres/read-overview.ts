@@ -194,14 +194,7 @@ const FACTS = `
     pg_relation_size(j.oid) / current_setting('block_size')::int as pages,
     -- Analyze and vacuum count the entries of the index, so it knows of ready jobs only.
     (select nullif(i.reltuples, -1) from pg_class i where i.oid = 'longshore.jobs_ready'::regclass) as ready_estimate,
-    (select extract(epoch from clock_timestamp() - min(o.since)) * 1000 from (
-       -- Those that keep what others delete; whoever has only begun does not.
-       select a.xact_start as since from pg_stat_activity a
-       where a.datname = current_database() and coalesce(a.backend_xid, a.backend_xmin) is not null
-         and a.backend_type <> 'autovacuum worker'
-       union all
-       select p.prepared from pg_prepared_xacts p where p.database = current_database()
-     ) o) as oldest_transaction_ms,
+    extract(epoch from clock_timestamp() - longshore.oldest_transaction()) * 1000 as oldest_transaction_ms,
     pg_stat_get_dead_tuples(j.oid) as dead_rows, pg_stat_get_tuples_inserted(j.oid) as enqueued,
     -- What has ended is written here once, whoever ended it and however; and reading it costs nothing.
     (select coalesce(sum(pg_stat_get_tuples_inserted(p.inhrelid)), 0) from pg_inherits p

@@ -10,7 +10,7 @@ const given = process.env['LONGSHORE_SEED']
 const HISTORIES = 6
 const STEPS = 250
 /** For each spread, on slow servers. */
-const ENOUGH_MS = 5000
+const ENOUGH_MS = 3000
 
 const spreads: [string, Spread, crowd?: boolean][] = [
   ['fanout', { width: 0, strategy: 'least-queue' }],

@@ -19,7 +19,7 @@ export interface HandRelay {
   catchUp(): Promise<void>
 }
 
-export const SIZES = { depth: 4, window: 8 }
+const SIZES = { depth: 4, window: 8 }
 const LEASE_MS = 3_600_000
 const MOST_TURNS = 50
 

@@ -10,7 +10,6 @@ import { openPool, type Pool } from '../../src/postgres/connect.ts'
 import { registerTasks } from '../../src/postgres/register-tasks.ts'
 import { registerWorker } from '../../src/postgres/register-worker.ts'
 import { type QueueIndex, queueIndex, type Spread } from '../../src/redis/queue-index.ts'
-import type { ScriptRunner } from '../../src/redis/scripts.ts'
 import type { TestClient, TestDatabase } from './database.ts'
 import { type HandRelay, handRelay } from './hand-relay.ts'
 import { type Call, type HandWorker, handWorker } from './hand-worker.ts'
@@ -75,8 +74,6 @@ interface RedisSide {
 }
 
 export interface Ground {
-  /** Other scripts than those of the package. */
-  runner?: ScriptRunner | undefined
   /** An empty deployment. Redis spreads jobs by this rule. */
   begin(spread?: Spread): Promise<World>
   close(): Promise<void>
@@ -115,7 +112,7 @@ export async function modelGround(database: TestDatabase, redis?: TestRedis): Pr
       if (redis) {
         const deployment = randomBytes(6).toString('hex')
         await database.rows('update longshore.settings set deployment = $1', [deployment])
-        const store = { ...redis.store, ...ground.runner }
+        const { store } = redis
         const index = queueIndex(store, deployment, QUEUE)
         const lead = () =>
           handRelay({ pool, store, deployment, queue: QUEUE, holder: `relay ${holders++}`, spread })
