@@ -39,7 +39,7 @@ describe('a graph', () => {
       return (row?.n ?? 0) > WIDE / 4
     })
     await doomed.kill()
-    await deployment.atRest({ enqueued: [...before, middle, ...after] })
+    await deployment.atRest({ enqueued: [...before, middle, ...after], withinMs: 90_000 })
     expect(await producer.getGroup(group)).toMatchObject({
       state: 'complete',
       counts: { succeeded: 2 * WIDE + 1 },
@@ -49,7 +49,7 @@ describe('a graph', () => {
     const place = ends.findIndex(run => run.jobId === middle.id)
     const parents = new Set(before.map(({ id }) => id as string))
     expect(ends.every((run, at) => at < place === parents.has(run.jobId) || at === place)).toBe(true)
-  })
+  }, 120_000)
 
   /** Two parents that end in one batch, and what runs after them. */
   const startFamily = async () => {

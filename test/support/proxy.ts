@@ -73,7 +73,7 @@ export async function startProxy(
     from.setNoDelay(true)
     // A socket that is paused before it is read from stays so.
     if (isHeld) from.pause()
-    from.on('error', () => to.destroy())
+    from.on('error', () => undefined) // its close follows
     from.on('close', () => {
       sockets.delete(from)
       isLost ||= swallowed.has(direction)
