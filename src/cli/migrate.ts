@@ -1,5 +1,6 @@
 /** `longshore migrate`: install or upgrade the schema. */
 import type { Command } from 'commander'
+import type { Duration } from '../job/duration.ts'
 import { migrate } from '../postgres/migrate.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
 
@@ -12,14 +13,23 @@ export function addMigrateCommand(program: Command): void {
       'also make the roles <prefix>_owner, _producer, _worker, _relay and _reader, and grant each what it needs; the prefix is the name of the schema unless given. Grant them to the users that your processes connect as',
     )
     .option('--dry-run', 'print the SQL that would run, change nothing')
+    .option('--patience <duration>', 'how long to try again while a transaction holds tables', '2m')
     .option('--json', 'print the steps as JSON')
   addDatabaseOptions(command).action(
-    async (options: DatabaseOptions & { dryRun?: boolean; json?: boolean; roles?: boolean | string }) => {
+    async (
+      options: DatabaseOptions & {
+        dryRun?: boolean
+        json?: boolean
+        patience: Duration
+        roles?: boolean | string
+      },
+    ) => {
       const steps = await migrate({
         postgres: requireDatabaseUrl(options),
         schema: options.schema,
         roles: options.roles ?? false,
         dryRun: options.dryRun ?? false,
+        patience: options.patience,
         onStep: step => {
           if (options.json) return
           if (options.dryRun) process.stdout.write(`-- ${step.kind} ${step.name}\n${step.sql.trimEnd()}\n\n`)

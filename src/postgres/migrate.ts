@@ -9,6 +9,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { checkOptions } from '../job/check-options.ts'
+import { type Duration, toTimerMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { pauseMs } from '../runtime/retry.ts'
@@ -46,6 +47,11 @@ export interface MigrateOptions {
   roles?: boolean | string
   /** Change nothing; only report the steps that are left. Default false. */
   dryRun?: boolean
+  /**
+   * How long to try again a step whose tables somebody's open transaction holds. Each try waits a second for them at most, so that
+   * nobody waits behind it for longer. Default `'2m'`.
+   */
+  patience?: Duration
   /** Told each step as it is done (or would be done). */
   onStep?: (step: MigrationStep) => void
 }
@@ -72,6 +78,7 @@ const KNOWN = Object.keys({
   schema: true,
   roles: true,
   dryRun: true,
+  patience: true,
   onStep: true,
 } satisfies Record<keyof MigrateOptions, true>)
 
@@ -104,12 +111,15 @@ function schemaFiles(): SchemaFiles {
 export async function migrate(options: MigrateOptions): Promise<MigrationStep[]> {
   checkOptions('CONFIG_INVALID', 'migrate', options, KNOWN)
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
+  const patienceMs = toTimerMs(options.patience ?? '2m', 'patience')
   const client = new pg.Client(connectionConfig(options.postgres))
   client.on('error', () => undefined) // the statement under way is told
   await client.connect().catch(explainUnreachable)
   try {
     await checkServerVersion(client)
-    return options.dryRun ? await dryRun(client, schema, options) : await applyAll(client, schema, options)
+    return options.dryRun
+      ? await dryRun(client, schema, options)
+      : await applyAll(client, schema, patienceMs, options)
   } catch (error) {
     return await explainNotOwner(error, client, schema)
   } finally {
@@ -141,11 +151,12 @@ async function dryRun(client: Queryable, schema: string, options: MigrateOptions
 async function applyAll(
   client: Queryable,
   schema: string,
+  patienceMs: number,
   options: MigrateOptions,
 ): Promise<MigrationStep[]> {
   const taken: MigrationStep[] = []
   const apply = async (step: () => Promise<MigrationStep[]>, as?: As) => {
-    for (const done of await inLockedTransaction(client, schema, step, as)) {
+    for (const done of await inLockedTransaction(client, schema, patienceMs, step, as)) {
       taken.push(done)
       options.onStep?.(done)
     }
@@ -308,8 +319,6 @@ async function dropFunction(client: Queryable, schema: string, name: string): Pr
 /** So long a step waits for others, who wait behind it; then it lets them go first. */
 const LOCK_TIMEOUT = '1s'
 const PAUSES = { firstMs: 500, maxMs: 2000 }
-/** About a minute and a half. */
-const MOST_TRIES = 40
 
 interface As {
   /** Whatever is made belongs to the owner role, where there is one. Default true. */
@@ -319,16 +328,18 @@ interface As {
 async function inLockedTransaction<T>(
   client: Queryable,
   schema: string,
+  patienceMs: number,
   run: () => Promise<T>,
   as: As = {},
 ): Promise<T> {
+  const until = performance.now() + patienceMs
   for (let tries = 1; ; tries++) {
     try {
       return await inTransaction(client, schema, run, as)
     } catch (error) {
       const { code } = error as { code?: unknown }
       if (code !== '55P03' && code !== '40P01') throw error
-      if (tries >= MOST_TRIES) throw await explainHeld(client, schema, error)
+      if (performance.now() >= until) throw await explainHeld(client, schema, error)
       await pause(pauseMs(tries, PAUSES))
     }
   }
@@ -357,7 +368,8 @@ async function inTransaction<T>(
 async function explainHeld(client: Queryable, schema: string, cause: unknown): Promise<LongshoreError> {
   const { rows } = await client.query(
     `select distinct a.pid from pg_locks l join pg_stat_activity a on a.pid = l.pid join pg_class c on c.oid = l.relation
-     where l.granted and c.relnamespace = $1::regnamespace and a.pid <> pg_backend_pid() and a.xact_start < now() - interval '5 seconds'
+     where l.granted and c.relnamespace = $1::regnamespace and a.pid <> pg_backend_pid() and a.xact_start < now() - interval '1 second'
+       and a.wait_event_type is distinct from 'Lock'
      order by 1 limit 10`,
     [`"${schema}"`],
   )

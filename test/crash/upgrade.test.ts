@@ -3,9 +3,10 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { migrate, type Producer } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
-import { useNextVersion } from '../support/next-version.ts'
+import { type NextVersion, useNextVersion } from '../support/next-version.ts'
 import { nap, noops, tenant } from '../support/process-tasks.ts'
 import { eventually } from '../support/signals.ts'
+import type { Cli } from '../support/spawn-cli.ts'
 import { useWorkerProcesses } from '../support/worker-process.ts'
 
 const database = useDatabase()
@@ -16,7 +17,13 @@ const next = useNextVersion({ version: '0.2.0', servesFrom: '0.1.0' })
 const later = useNextVersion({ version: '9.0.0', servesFrom: '9.0.0' })
 
 const env = { DATABASE_URL: database.url }
-const migrateNext = (build = next) => build.spawnCli(['migrate'], env).ended
+const spawned: Cli[] = []
+const spawnCli = (build: NextVersion, args: string[]) => {
+  const cli = build.spawnCli(args, env)
+  spawned.push(cli)
+  return cli
+}
+const migrateNext = (build = next) => spawnCli(build, ['migrate']).ended
 
 const release = async () => (await database.rows('select version, serves_from from longshore.release'))[0]
 const has = async (column: string) =>
@@ -29,6 +36,11 @@ const has = async (column: string) =>
 
 /** Back to this version, for the next test. */
 const undo = async () => {
+  // A test that failed may have left one at work.
+  for (const { child, ended } of spawned.splice(0)) {
+    child.kill('SIGKILL')
+    await ended
+  }
   await database.rows(`
     alter table longshore.jobs drop column if exists note;
     alter table longshore.finished_jobs drop column if exists note;
@@ -75,7 +87,7 @@ const moreHaveRun = async (count: number) => {
   await eventually(`${count} more jobs have ended`, async () => (await countFinished()) >= before + count)
 }
 
-describe('a migration to the next version', () => {
+describe('a migration to the next version', { timeout: 120_000 }, () => {
   beforeEach(async () => {
     expect(await has('note')).toBe(false)
   })
@@ -111,10 +123,10 @@ describe('a migration to the next version', () => {
     const ended = runs.filter(run => run.wentTo === 'ended').map(run => run.jobId)
     expect(ended.toSorted()).toEqual(ids.toSorted())
     expect(runs.filter(run => run.isRescued)).toEqual([])
-  }, 120_000)
+  })
 
   it('comes before its workers, which say so, and after it this version still starts and leaves the schema alone', async () => {
-    const tooEarly = await next.spawnCli(['relay'], env).ended
+    const tooEarly = await spawnCli(next, ['relay']).ended
     expect(tooEarly.code).toBe(1)
     expect(tooEarly.stderr).toMatch(/to apply\): run `longshore migrate` \[SCHEMA_OUTDATED\]/)
     expect((await migrateNext()).code).toBe(0)
@@ -159,19 +171,28 @@ describe('a migration to the next version', () => {
     const user = await database.connect()
     await user.query('begin')
     await producer.enqueue(nap, 0, { tx: user })
-    const migrating = next.spawnCli(['migrate'], env)
+    const migrating = spawnCli(next, ['migrate'])
     const waitsForUser = () =>
-      eventually('the migration waits for the transaction', async () => {
-        const waiting = await database.rows(
-          "select from pg_stat_activity where wait_event_type = 'Lock' and query like 'alter table%'",
-        )
-        return waiting.length > 0
-      })
+      eventually(
+        'the migration waits for the transaction',
+        async () => {
+          const waiting = await database.rows(
+            "select from pg_stat_activity where wait_event_type = 'Lock' and query like 'alter table%'",
+          )
+          return waiting.length > 0
+        },
+        60_000,
+      )
     for (let n = 1; n <= 3; n++) {
       await waitsForUser()
       expect(await producer.waitFor(await producer.enqueue(nap, n))).toMatchObject({ state: 'succeeded' })
     }
     expect(await has('note')).toBe(false)
+    const impatient = await spawnCli(next, ['migrate', '--patience', '1s']).ended
+    expect(impatient.code).toBe(1)
+    expect(impatient.stderr).toMatch(
+      new RegExp(`transaction \\(process .*\\b${user.backendPid}\\b.* of Postgres\\): end it`),
+    )
     await user.query('commit')
     expect((await migrating.ended).code).toBe(0)
     expect(await has('note')).toBe(true)

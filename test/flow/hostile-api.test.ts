@@ -315,7 +315,11 @@ describe('what is made at the start', () => {
       'declarePropertyKeys: keys': value => any.declarePropertyKeys(value, where),
       'declarePropertyKeys: a key': value => any.declarePropertyKeys([value], where),
       migrate: value => any.migrate(value),
-      ...options(['schema', 'postgres'], given => any.migrate({ ...where, ...given }), 'migrate: '),
+      ...options(
+        ['schema', 'postgres', 'patience', 'x'],
+        given => any.migrate({ ...where, ...given }),
+        'migrate: ',
+      ),
       ...options(['schema', 'postgres', 'redis'], given => any.doctor({ ...where, ...given }), 'doctor: '),
     })
     await declarePropertyKeys(['gpu', 'mem', 'region'], where)

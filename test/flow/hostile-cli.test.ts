@@ -28,6 +28,7 @@ describe('the command line', () => {
     [['watchdog', '--after', '-5s'], 2, 'after must be'],
     [['migrate', '--schema', 'a"; drop schema longshore; --'], 2, 'is not a valid name'],
     [['migrate', '--schema', 'constructor.prototype'], 2, 'is not a valid name'],
+    [['migrate', '--patience', 'for ever'], 2, 'patience must be milliseconds or a text'],
     [['worker', './no such module.js'], 2, 'no such module'],
     [['worker', 'data:text/javascript,export default 5'], 2, ''],
     [['worker', './package.json', '--lease', 'Infinity'], 2, '--lease must be a duration'],

@@ -9,6 +9,8 @@ import { LongshoreError } from '../../src/index.ts'
 
 const SEED = Number(process.env['LONGSHORE_SEED'] ?? randomInt(2 ** 31))
 const RUNS = process.env['LONGSHORE_RUNS']
+/** On slow machines fewer rounds are enough. */
+const ENOUGH_MS = 20_000
 
 /** Runs a property as often as told; the seed is printed, and in the error too. */
 export async function always<T extends unknown[]>(
@@ -17,8 +19,9 @@ export async function always<T extends unknown[]>(
   property: fc.IAsyncProperty<T>,
 ): Promise<void> {
   const runs = RUNS === undefined ? usualRuns : Number(RUNS)
+  const limit = RUNS === undefined ? { interruptAfterTimeLimit: ENOUGH_MS } : {}
   process.stdout.write(`${what}: ${runs} rounds, LONGSHORE_SEED=${SEED}\n`)
-  await fc.assert(property, { seed: SEED, numRuns: runs, endOnFailure: true })
+  await fc.assert(property, { seed: SEED, numRuns: runs, endOnFailure: true, ...limit })
 }
 
 /** In every payload of these tests: it must not be found where payloads do not belong. */
