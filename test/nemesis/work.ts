@@ -25,6 +25,7 @@ export interface WorkOptions {
 const options = JSON.parse(process.argv[2] ?? '{}') as WorkOptions
 const write = lineWriter<EffectLine>(options.effectLog)
 let runs = 0
+const AGAIN_MS = 500
 
 async function run(job: RunningJob<Payload>, ctx: JobContext): Promise<void> {
   const { key, way, ms, isStubborn } = job.payload
@@ -62,13 +63,26 @@ const worker = createWorker({
   abortGrace: '1s',
   handlers: allTasks(options.limits).map(task => task.handle(run)),
 })
+/** Tried until it is done or something newer is asked for: Postgres may be away just now. */
+function insistent() {
+  let newest = 0
+  return (change: () => Promise<void>): void => {
+    const own = ++newest
+    const attempt = () => {
+      if (own !== newest) return
+      change().catch(error => {
+        parent.complain(error)
+        setTimeout(attempt, AGAIN_MS).unref()
+      })
+    }
+    attempt()
+  }
+}
+const changeProperties = insistent()
+const changeDrain = insistent()
 const parent = listenToParent({
-  properties: properties => {
-    worker.setProperties(properties).catch(parent.complain)
-  },
-  drained: isDrained => {
-    ;(isDrained ? worker.drain() : worker.resume()).catch(parent.complain)
-  },
+  properties: properties => changeProperties(() => worker.setProperties(properties)),
+  drained: isDrained => changeDrain(() => (isDrained ? worker.drain() : worker.resume())),
 })
 await worker.start()
 parent.tell({ isRunning: true })
