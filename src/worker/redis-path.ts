@@ -310,19 +310,24 @@ export function createRedisPath(options: {
       settled(outcomes, answer)
       return answer
     }
-    try {
-      const answer = await options.exchange(outcomes, limit, { ids, lanes })
-      settled(outcomes, answer)
-      accept(ids, lanes, from, answer)
-      if (goesStraight()) tellDone()
-      return ids.length === limit && answer.wait === null ? { ...answer, wait: 'more' } : answer
-    } catch (error) {
+    const putAllBack = () => {
       for (const queue of queues) {
         putBack(
           queue,
           ids.filter((_, at) => from[at] === queue).map(id => ({ id, answer: 'unclear' })),
         )
       }
+    }
+    try {
+      const answer = await options.exchange(outcomes, limit, { ids, lanes })
+      settled(outcomes, answer)
+      // Nobody has looked at the jobs: they are as ready as they were.
+      if (answer.wait === 'dead') putAllBack()
+      else accept(ids, lanes, from, answer)
+      if (goesStraight()) tellDone()
+      return ids.length === limit && answer.wait === null ? { ...answer, wait: 'more' } : answer
+    } catch (error) {
+      putAllBack()
       throw error
     }
   }

@@ -3,7 +3,7 @@ import { defineTask, type JobRef } from '../../src/index.ts'
 import { scriptNamed } from '../../src/redis/scripts.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
-import { endAtBarrier } from '../support/locks.ts'
+import { endAtBarrier, standsAtBarrier } from '../support/locks.ts'
 import { useRedis } from '../support/own-redis.ts'
 import { noops } from '../support/process-tasks.ts'
 import { counter, eventually } from '../support/signals.ts'
@@ -53,6 +53,32 @@ describe('jobs that were taken in Redis and not claimed in Postgres', () => {
     await eventually('Redis holds nothing of them', async () => {
       return (await size('taken')) === 0 && (await size('jobs')) === 0
     })
+  })
+
+  it('[S10] [D8] a worker that was taken for dead meanwhile puts them back, before the audit misses them', async () => {
+    const producer = deployment.producer({ tasks: [noop] })
+    await deployment.worker({ handlers: [noop.handle(() => undefined)] })
+    const blocker = await database.connect()
+    const pause = (name: string, lock: number) => ({
+      name,
+      remove: '\nbegin\n',
+      replacement: `\nbegin\n  ${pauseAt(lock)}\n`,
+    })
+    const pauses = [pause('settle_and_claim', 4712), pause('read_lane', 4713), pause('register_worker', 4713)]
+    await weakened(database, pauses, async () => {
+      await blocker.query('select pg_advisory_lock(4712), pg_advisory_lock(4713)')
+      await producer.enqueueMany(noop, numbers(5))
+      await eventually('it has taken them', async () => (await size('taken')) === 5)
+      await standsAtBarrier(database, 'read_lane')
+      await database.rows('update longshore.workers set dead_at = now()')
+      await blocker.query('select pg_advisory_unlock(4712)')
+      await eventually('Redis offers all of them again', async () => {
+        return (await size('taken')) === 0 && (await size('jobs')) === 5
+      })
+      await blocker.query('select pg_advisory_unlock(4713)')
+    })
+    await deployment.atRest()
+    expect(await deployment.runs()).toHaveLength(5)
   })
 
   it('[S10] the reply to the take is lost: they run once, and Redis forgets that they were taken', async () => {

@@ -143,6 +143,7 @@ export function handWorker(options: {
         countUp(freed, lane, 1)
       }
       if (!named) return
+      if (answer.wait === 'dead') return putBack(named.ids.map(job => ({ id: job, answer: 'unclear' })))
       const full: Refused[] = []
       for (const [at, job] of named.ids.entries()) {
         const lane = named.lanes[at] as number
