@@ -68,6 +68,8 @@ const GREAT_MS = 5500
 /** In a long run now and then nothing is done for a while, and the doctor looks at what goes on. */
 const QUIET_EVERY_MS = 240_000
 const QUIET_MS = 25_000
+/** For the doctor to look, on a slow machine. */
+const CHECKUP_MS = 15_000
 /** Nothing begins in the last moments, so that it is over when the faults are to stop. */
 const LAST_MS = 3000
 /** What hangs on a half open connection gives up after half a minute. */
@@ -95,7 +97,7 @@ export function planFaults(seed: number, durationMs: number, cast: Cast): Fault[
   const quiet = quietMoments(durationMs)
   let nextGreat = 0
   for (let at = 2000; at < durationMs - LAST_MS; at += BETWEEN_MS * 2 * random()) {
-    if (quiet.some(moment => at > moment - QUIET_MS && at < moment)) continue
+    if (quiet.some(moment => at > moment - QUIET_MS && at < moment + CHECKUP_MS)) continue
     const wanted = first.shift() ?? { kind: pickKind(random), store: undefined }
     const store = wanted.store ?? (random() < 0.5 ? 'postgres' : 'redis')
     const fault = { at: Math.round(at), ...makeFault(wanted.kind, store, random, cast) } as Fault
