@@ -64,10 +64,11 @@ begin
       from longshore.workflows w where w.id = v_job.workflow));
   end if;
 
-  -- `closest`: who serves the task and lacks least of what the job asks for.
+  -- `closest`: who serves the task and lacks least of what the job asks for. `having`: how many of those have
+  -- each thing of it.
   v_facts := v_facts || jsonb_build_object('workers', (
     with live as materialized (
-      select w.id, w.name, w.properties, w.drained_at, v_lane.task = any (w.tasks) as has_task, v_lane.queue = any (w.queues) as has_queue,
+      select w.id, w.name, w.properties, w.constraint_tags, w.drained_at, v_lane.task = any (w.tasks) as has_task, v_lane.queue = any (w.queues) as has_queue,
         v_lane.tag = any (w.tags) as has_tag, v_lane.constraint_tag = any (w.constraint_tags) as has_constraints, (
           select count(*) from unnest(string_to_array(substr(v_lane.constraint_tag, 3), ',')) as c(pair)
           where 'c:' || c.pair <> all (w.constraint_tags)) as lacks
@@ -87,7 +88,14 @@ begin
         select jsonb_build_object('id', l.id, 'name', l.name, 'hasQueue', l.has_queue, 'hasTag', l.has_tag,
           'properties', l.properties)
         from live l where l.has_task
-        order by (not l.has_queue)::int + (not l.has_tag)::int + l.lacks, l.id limit 1))
+        order by (not l.has_queue)::int + (not l.has_tag)::int + l.lacks, l.id limit 1),
+      'having', (
+        select jsonb_build_object('queue', count(*) filter (where l.has_queue), 'tag', count(*) filter (where l.has_tag),
+          'keys', (
+            select coalesce(jsonb_object_agg(split_part(c.pair, '=', 1), (
+              select count(*) from live o where o.has_task and 'c:' || c.pair = any (o.constraint_tags))), '{}')
+            from unnest(string_to_array(substr(v_lane.constraint_tag, 3), ',')) as c(pair)))
+        from live l where l.has_task))
     from eligible e));
 
   if v_job.state = 'ready' then

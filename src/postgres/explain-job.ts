@@ -55,6 +55,8 @@ interface NotStarted {
     some: NamedWorker[]
     drained: NamedWorker[]
     closest: (NamedWorker & { hasQueue: boolean; hasTag: boolean; properties: Record<string, string> }) | null
+    /** How many of those that serve the task have each thing that the job asks for. */
+    having: { queue: number; tag: number; keys: Record<string, number> }
   }
 }
 
@@ -172,18 +174,25 @@ function workerReasons(facts: NotStarted & { task: string }): Reason[] {
     ...(closest.hasTag ? {} : { tag }),
     ...(lacks.length > 0 ? { constraints: Object.fromEntries(lacks) } : {}),
   }
-  const missing = [
-    ...(closest.hasQueue ? [] : [`serves queue ${queue}`]),
-    ...(closest.hasTag ? [] : [`offers tag ${tag}`]),
-    ...lacks.map(([key, value]) => `has ${key}=${value}`),
+  const { serving, having } = workers
+  const wanted = [
+    { what: `serves queue ${queue}`, count: having.queue },
+    { what: `offers tag ${tag}`, count: having.tag },
+    ...asked.map(([key, value]) => ({ what: `has ${key}=${value}`, count: having.keys[key] ?? 0 })),
+  ].filter(({ count }) => count < serving)
+  const unmet = wanted.filter(({ count }) => count === 0)
+  const named = (some: typeof wanted) => some.map(({ what }) => what).join(' and ')
+  // Where each thing is to be had of some worker, it is having them together that nobody does.
+  const missing = unmet.length > 0 ? named(unmet) : `${named(wanted)} at once`
+  const has = [
+    ...(closest.hasQueue || having.queue === 0 ? [] : [`no queue ${queue}`]),
+    ...(closest.hasTag || having.tag === 0 ? [] : [`no tag ${tag}`]),
+    ...lacks.map(([key]) => (key in closest.properties ? `${key}=${closest.properties[key]}` : `no ${key}`)),
   ]
-  const has = lacks.map(([key]) =>
-    key in closest.properties ? `${key}=${closest.properties[key]}` : `no ${key}`,
-  )
   const nearest =
     `worker ${closest.id} (${closest.name}) comes closest` +
     (has.length > 0 ? `, with ${has.join(', ')}` : '')
-  const sentence = `${many(workers.serving, 'live worker')} ${workers.serving === 1 ? 'serves' : 'serve'} task ${task}, but none ${missing.join(' and ')}; ${nearest}`
+  const sentence = `${many(serving, 'live worker')} ${serving === 1 ? 'serves' : 'serve'} task ${task}, but none ${missing}; ${nearest}`
   return [{ kind: 'no_worker', lacking, closest: { id: closest.id, name: closest.name }, sentence }]
 }
 

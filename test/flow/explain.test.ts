@@ -249,11 +249,46 @@ describe('explain', () => {
       {
         kind: 'no_worker',
         lacking: { queue: 'night', constraints: expect.anything() },
-        sentence: expect.stringContaining('but none serves queue night and has '),
+        sentence: expect.stringMatching(
+          /but none serves queue night; worker \d+ \(far\) comes closest, with no gpu$/,
+        ),
       },
     ])
     await near.setProperties({ gpu: 'a100', mem: 'high' })
     await producer.waitFor(constrained)
+  })
+
+  it('[S16] says that nobody has together what each of several workers has a part of', async () => {
+    const producer = deployment.producer({ tasks: [step] })
+    const handlers = [step.handle(job => job.payload)]
+    await deployment.worker({ handlers, name: 'fast', properties: { gpu: 'a100' } })
+    await deployment.worker({ handlers, name: 'large', properties: { mem: 'high' }, queues: ['night'] })
+    const id = await idOf('fast')
+
+    const both = await producer.enqueue(step, 'a', {
+      queue: 'night',
+      constraints: { gpu: 'a100', mem: 'high' },
+    })
+    expect((await explained(producer, both)).reasons).toMatchObject([
+      {
+        lacking: { constraints: { gpu: 'a100' } },
+        sentence: `2 live workers serve task step, but none serves queue night and has gpu=a100 and has mem=high at once; worker ${await idOf('large')} (large) comes closest, with no gpu`,
+      },
+    ])
+    const apart = await producer.enqueue(step, 'b', { queue: 'night', constraints: { gpu: 'a100' } })
+    expect((await explained(producer, apart)).reasons).toMatchObject([
+      {
+        lacking: { queue: 'night' },
+        sentence: `2 live workers serve task step, but none serves queue night and has gpu=a100 at once; worker ${id} (fast) comes closest, with no queue night`,
+      },
+    ])
+    const alike = await producer.enqueue(step, 'c', { queue: 'night', constraints: { mem: 'low' } })
+    expect((await explained(producer, alike)).reasons).toMatchObject([
+      {
+        lacking: { constraints: { mem: 'low' } },
+        sentence: `2 live workers serve task step, but none has mem=low; worker ${await idOf('large')} (large) comes closest, with mem=high`,
+      },
+    ])
   })
 
   it('[S16] tells when it is due, and after which failure', async () => {
