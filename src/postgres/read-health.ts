@@ -11,8 +11,6 @@ export interface TableSize {
   deadRows: number
 }
 
-const OPEN_MINUTES = 10
-
 /** The tables of the schema, the largest first. */
 export async function readTables(db: Queryable, schema: string): Promise<TableSize[]> {
   const { rows } = await db.query(
@@ -28,7 +26,7 @@ export async function readTables(db: Queryable, schema: string): Promise<TableSi
 export async function readConcerns(
   db: Queryable,
   schema: string,
-  options: { graceMs: number; mostDeadRows: number; tables: readonly TableSize[] },
+  options: { graceMs: number; mostDeadRows: number; mostOpenMs: number; tables: readonly TableSize[] },
 ): Promise<string[]> {
   const dead = options.tables
     .filter(({ deadRows, liveRows }) => deadRows > options.mostDeadRows && deadRows > 2 * liveRows)
@@ -46,13 +44,22 @@ export async function readConcerns(
        from longshore.leader l
        where l.expires_at < clock_timestamp() - $1::int * interval '1 millisecond' and exists (select from longshore.jobs)
        union all
-       select format('connection %s (%s) has had a transaction open since %s: what is deleted meanwhile takes room until it ends',
-         a.pid, coalesce(nullif(a.application_name, ''), 'no name'), a.xact_start)
-       from pg_stat_activity a
-       where a.datname = current_database() and a.backend_type = 'client backend'
-         and a.xact_start < clock_timestamp() - $2::int * interval '1 minute'`,
+       select format('%s has had a transaction open since %s: what is deleted meanwhile takes room until it ends', o.who, o.since)
+       from (
+         select format('connection %s (%s)', a.pid, coalesce(nullif(a.application_name, ''), 'no name')) as who,
+           a.xact_start as since
+         from pg_stat_activity a
+         where a.datname = current_database() and coalesce(a.backend_xid, a.backend_xmin) is not null
+           and a.backend_type = 'client backend'
+         union all
+         -- When those of other users began is told to few; the function knows, not whose it is.
+         select format('somebody whom %s is not shown (pg_stat_activity, pg_prepared_xacts)', current_user), t.since
+         from longshore.oldest_transaction() as t(since)
+         where not exists (select from pg_stat_activity a where a.datname = current_database() and a.xact_start = t.since)
+       ) o
+       where o.since < clock_timestamp() - $2::int * interval '1 millisecond'`,
     ),
-    [options.graceMs, OPEN_MINUTES],
+    [options.graceMs, options.mostOpenMs],
   )
   return [...dead, ...rows.map(row => String(row['concern']))]
 }

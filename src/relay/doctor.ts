@@ -29,6 +29,8 @@ export interface DoctorOptions extends DeploymentOptions {
   looks?: number
   /** So many dead rows of a table are worth a warning if they are more than twice the live ones. Default a million. */
   mostDeadRows?: number
+  /** A transaction that has been open for so many milliseconds is worth a warning. Default ten minutes. */
+  mostOpenMs?: number
   /** Told as it goes on: what is being looked at, and how many rows of it have been. */
   onProgress?: (progress: { what: string; rows: number }) => void
 }
@@ -56,7 +58,14 @@ export interface DoctorReport {
   tables: TableSize[]
 }
 
-const DEFAULTS = { graceMs: 10_000, pageSize: 2000, pauseMs: 10, looks: 3, mostDeadRows: 1_000_000 }
+const DEFAULTS = {
+  graceMs: 10_000,
+  pageSize: 2000,
+  pauseMs: 10,
+  looks: 3,
+  mostDeadRows: 1_000_000,
+  mostOpenMs: 600_000,
+}
 const MOST_TOLD = 1000
 /** What one repair frees may show the next damage. */
 const MOST_ROUNDS = 4

@@ -6,6 +6,7 @@ import {
   createRelay,
   createWorker,
   defineTask,
+  doctor,
   type MigrateOptions,
   migrate,
 } from '../../src/index.ts'
@@ -277,6 +278,25 @@ describe('each role is refused what is not its own', () => {
       expect([command, code, stderr]).toEqual([command, 0, ''])
     }
     await Promise.all([look('top', '--once'), look('workflows'), look('doctor')])
+  })
+
+  it('[X6] lets the doctor of a reader tell of a transaction that another user has open', async () => {
+    const reader = `${roles.prefix}_user_reader`
+    const see = async () =>
+      (await doctor({ postgres: asUser(database.url, reader), looks: 1, mostOpenMs: 1 })).warnings.filter(
+        warning => warning.includes('a transaction open since'),
+      )
+    // An administrator's part: see 'longshore migrate --roles'.
+    await roles.admin(`grant pg_read_all_stats to "${roles.prefix}_owner"`)
+    const holder = await database.connect()
+    await holder.query('begin isolation level repeatable read; select')
+    expect(await see()).toContainEqual(expect.stringMatching(`^somebody whom ${reader} is not shown `))
+    await holder.query('commit')
+    const mine = await database.connect(asUser(database.url, reader))
+    await mine.query('begin isolation level repeatable read; select')
+    expect(await see()).toContainEqual(expect.stringMatching(`^connection ${mine.backendPid} `))
+    expect((await see()).join()).not.toContain('is not shown')
+    await mine.query('commit')
   })
 })
 
