@@ -34,7 +34,6 @@ declare
   -- The last place to look at in this turn.
   v_last_score bigint := case when p_has_heads then -1 else c_last_score end;
   v_last_id uuid := c_last_id;
-  v_head_score bigint;
   -- Few at first: each may need a limit of its own to be made, and mostly they have what is wanted.
   v_most_heads int := least(64, p_limit);
   -- Lanes with keys that claims were told of, and whether there may be more of them.
@@ -80,32 +79,27 @@ begin
     if p_has_heads then
       -- Behind what earlier turns have looked at: somebody who has not committed may hold heads as they are. What this claim
       -- has brought up to date stands further on.
-      select coalesce(array_agg(h.lane), '{}'), coalesce(array_agg(h.score), '{}'),
-        coalesce(sum(h.rows), 0) = v_most_heads, max(h.score)
-      into v_heads, v_head_scores, v_has_more_heads, v_head_score
-      from (
-        select t.lane, min(t.score) as score, count(*) as rows
-        from (
-          select open.lane, open.score, open.job_id
-          from unnest(p_lanes) as p(lane)
-          cross join lateral (
-            select h.lane, h.score, h.job_id from longshore.lane_heads h
-            where h.parent = p.lane and h.closed_by is null and (h.score, h.job_id) > (v_from_score, v_from_id)
-            order by h.score, h.job_id
-            limit v_most_heads
-          ) open
-          order by open.score, open.job_id
-          limit v_most_heads
-        ) t
-        group by t.lane
-      ) h;
+      with heads as materialized (
+        -- With ties: a job that was moved to another lane may be known in both.
+        select open.lane, open.score, open.job_id
+        from unnest(p_lanes) as p(lane)
+        cross join lateral (
+          select h.lane, h.score, h.job_id from longshore.lane_heads h
+          where h.parent = p.lane and h.closed_by is null and (h.score, h.job_id) > (v_from_score, v_from_id)
+          order by h.score, h.job_id
+          fetch first (v_most_heads) rows with ties
+        ) open
+        order by open.score, open.job_id
+        fetch first (v_most_heads) rows with ties
+      ), last as (
+        select h.score, h.job_id from heads h order by h.score desc, h.job_id desc limit 1
+      )
+      select coalesce(array_agg(h.lane), '{}'), coalesce(array_agg(h.score), '{}'), coalesce(sum(h.rows), 0) >= v_most_heads,
+        (select l.score from last l), (select l.job_id from last l)
+      into v_heads, v_head_scores, v_has_more_heads, v_last_score, v_last_id
+      from (select h.lane, min(h.score) as score, count(*) as rows from heads h group by h.lane) h;
       -- A lane that was not looked at has no better job than the last one that was.
-      if v_has_more_heads then
-        select h.score, h.job_id into v_last_score, v_last_id
-        from longshore.lane_heads h
-        where h.lane = any (v_heads) and h.score = v_head_score and h.closed_by is null
-        order by h.job_id desc limit 1;
-      else
+      if not v_has_more_heads then
         v_last_score := c_last_score;
         v_last_id := c_last_id;
       end if;

@@ -163,6 +163,32 @@ describe('a claim under a limit', () => {
     expect(claimed.map(job => job.payload)).toEqual(['no key 1', 'a1', 'no key 2', 'b1'])
   })
 
+  it('[L8] [D9] finds a job with a key in the lane that it was changed to, beside what is left of it in the former', async () => {
+    const task = defineTask({ name: 'keys', concurrencyPerKey: 1 })
+    const producer = deployment.producer({ tasks: [task] })
+    const ref = await producer.enqueue(task, 'a1', { concurrencyKey: 'a' })
+    await producer.change(ref, { constraints: { gpu: 'a100' } })
+    // A claim of one reads one head: both lanes have one at the same place.
+    const worker = await workByHand(database, ['keys'], ['default'], { gpu: 'a100' })
+    expect((await worker.claim(1)).map(job => job.payload)).toEqual(['a1'])
+  })
+
+  it('[L8] goes on to the next key behind one that is full and whose lane is known by two places', async () => {
+    const task = defineTask({ name: 'keys', concurrencyPerKey: 1 })
+    const producer = deployment.producer({ tasks: [task] })
+    const at = { runAt: new Date(1_700_000_000_000) }
+    for (const payload of ['a1', 'b1', 'a2'])
+      await producer.enqueue(task, payload, { ...at, concurrencyKey: payload.charAt(0) })
+    const worker = await workByHand(database, ['keys'])
+    // The lane of a is known to begin at a2, and then also at a1.
+    const [a1] = await worker.claim(1)
+    await worker.settleOthers([{ id: a1?.id, token: a1?.lease_token, outcome: 'released' }])
+    const other = await workByHand(database, ['keys'], ['other'])
+    await producer.enqueue(task, 'a3', { concurrencyKey: 'a', tag: 'other' })
+    expect((await other.claim(1)).map(job => job.payload)).toEqual(['a3'])
+    expect((await worker.claim(1)).map(job => job.payload)).toEqual(['b1'])
+  })
+
   it('[L8] hands out the best jobs of hundreds of keys in order', async () => {
     const task = defineTask({ name: 'keys', concurrencyPerKey: 2 })
     const producer = deployment.producer({ tasks: [task] })
