@@ -53,7 +53,7 @@ export const FULL: Sizes = {
   keys: 1000,
   claims: 1000,
   lightLoadMs: 6000,
-  streamMs: 6000,
+  streamMs: 20_000,
   firstJobs: 60_000,
   standing: 10_000,
   historyRows: 10_000_000,
