@@ -9,6 +9,7 @@ import type { PostgresConfig } from './postgres-config.ts'
 
 /** A call that got no answer in this time is given up; its connection is replaced. */
 const CALL_TIMEOUT_MS = 30_000
+const ROLLBACK_MS = 2000
 const CONNECT_TIMEOUT_MS = 10_000
 const END_MS = 5000
 /** How long a pool that ends still serves those who wait for a connection. */
@@ -170,7 +171,9 @@ export function openPool(postgres: PostgresConfig, max: number, onError: (error:
         await client.query('commit')
         return result
       } catch (error) {
-        await client.query('rollback').catch((failure: Error) => {
+        // Without an answer the connection is closed, and Postgres rolls back by itself.
+        const rollback = { text: 'rollback', query_timeout: ROLLBACK_MS }
+        await client.query(rollback).catch((failure: Error) => {
           broken = failure
         })
         throw error

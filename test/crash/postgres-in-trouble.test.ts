@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import { openPool } from '../../src/postgres/connect.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { standsAtBarrier, waitsForLock } from '../support/locks.ts'
@@ -111,6 +112,24 @@ describe('Postgres', () => {
     await eventually('there was a deadlock', async () => (await deadlocks()) > before)
     expect(await finished()).toMatchObject([{ state: 'succeeded', attempts: 1, rescues: 0 }])
     expect((await deployment.runs()).map(run => run.jobId)).toEqual([parent.id, child.id])
+  })
+
+  it('[S10] does not answer a rollback: its connection is given up long before calls are, and the next one works', async () => {
+    const way = await startProxy(database.url)
+    const pool = openPool(way.url, 1, () => undefined)
+    ends.push(pool.end, way.close)
+    let told = ''
+    pool
+      .transaction(async () => {
+        way.swallow('requests')
+        throw new Error('of its own')
+      })
+      .catch(error => {
+        told = error.message
+      })
+    await eventually('whoever asked is told', async () => told === 'of its own')
+    way.letFlow()
+    await pool.transaction(tx => tx.query('select 1'))
   })
 
   it('[W12] [S9] answers no call of a worker: its pools are exhausted, its beats have a connection of their own', async () => {
