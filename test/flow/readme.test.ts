@@ -1,10 +1,10 @@
 /** What the README and the guide show is what runs. */
-import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { migrate } from '../../src/index.ts'
 import { MOST_EDGES, MOST_JOBS, MOST_PARENTS } from '../../src/job/group-graph.ts'
 import { useDatabase } from '../support/database.ts'
+import { spawnScript } from '../support/spawn-cli.ts'
 
 const GROUP_CHAPTERS = [
   'Groups: jobs that run after others',
@@ -14,13 +14,9 @@ const GROUP_CHAPTERS = [
 
 const database = useDatabase({ isEmpty: true })
 
-function run(args: string[], env: NodeJS.ProcessEnv): Promise<{ code: number | null; output: string }> {
-  const child = spawn(process.execPath, ['--import', 'tsx', ...args], {
-    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env },
-  })
-  let output = ''
-  for (const stream of [child.stdout, child.stderr]) stream.on('data', chunk => (output += chunk))
-  return new Promise(resolve => child.on('exit', code => resolve({ code, output })))
+async function run(script: string, env: Record<string, string>) {
+  const { code, stdout, stderr } = await spawnScript(script, [], env).ended
+  return { code, output: `${stdout}${stderr}` }
 }
 
 /** The code blocks of a language in the chapters of the guide that tell of groups and workflows. */
@@ -41,7 +37,7 @@ describe('the README', () => {
   it('[X1] shows the example that is run here, to the letter, and it works', async () => {
     const example = readFileSync('examples/first-job.ts', 'utf8')
     expect(readFileSync('README.md', 'utf8')).toContain(`\`\`\`ts\n${example}\`\`\``)
-    const { code, output } = await run(['examples/first-job.ts'], { DATABASE_URL: database.url })
+    const { code, output } = await run('examples/first-job.ts', { DATABASE_URL: database.url })
     expect(output).toContain('succeeded receipt 1 for ada@example.com')
     expect(code).toBe(0)
   })
@@ -49,7 +45,7 @@ describe('the README', () => {
   it('[L8] [S13] [X4] leads to a guide whose example is run here too', async () => {
     const example = readFileSync('examples/control-jobs.ts', 'utf8')
     expect(readFileSync('docs/guide.md', 'utf8')).toContain(`\`\`\`ts\n${example}\`\`\``)
-    const { code, output } = await run(['examples/control-jobs.ts'], { DATABASE_URL: database.url })
+    const { code, output } = await run('examples/control-jobs.ts', { DATABASE_URL: database.url })
     expect(output).toBe('changed\ncancelled\n1 invoice\n')
     expect(code).toBe(0)
   })
@@ -58,7 +54,7 @@ describe('the README', () => {
     const guide = readFileSync('docs/guide.md', 'utf8')
     for (const file of ['thread-job.ts', 'count-primes.ts'])
       expect(guide).toContain(`\`\`\`ts\n${readFileSync(`examples/${file}`, 'utf8')}\`\`\``)
-    const { code, output } = await run(['examples/thread-job.ts'], { DATABASE_URL: database.url, ...QUIET })
+    const { code, output } = await run('examples/thread-job.ts', { DATABASE_URL: database.url, ...QUIET })
     expect(output).toBe('1000 168\n100000 9592\n9007199254740991 TIMEOUT\n')
     expect(code).toBe(0)
   })
@@ -66,7 +62,7 @@ describe('the README', () => {
   it('[S8] shows how a log is followed', async () => {
     const example = readFileSync('examples/follow-logs.ts', 'utf8')
     expect(readFileSync('docs/guide.md', 'utf8')).toContain(`\`\`\`ts\n${example}\`\`\``)
-    const { code, output } = await run(['examples/follow-logs.ts'], { DATABASE_URL: database.url })
+    const { code, output } = await run('examples/follow-logs.ts', { DATABASE_URL: database.url })
     expect(output.split('\n')).toEqual([
       'info loaded {"file":"a.csv"}',
       'warn passed over {"file":"b.png"}',
@@ -80,7 +76,7 @@ describe('the README', () => {
   it('[W11] shows metrics and health in a server of your own', async () => {
     const example = readFileSync('examples/own-metrics.ts', 'utf8')
     expect(readFileSync('docs/guide.md', 'utf8')).toContain(`\`\`\`ts\n${example}\`\`\``)
-    const { code, output } = await run(['examples/own-metrics.ts'], { DATABASE_URL: database.url })
+    const { code, output } = await run('examples/own-metrics.ts', { DATABASE_URL: database.url })
     expect(output.split('\n')).toEqual([
       'longshore_worker_tasks_completed_total{task="greet",outcome="succeeded"} 1',
       '{"isReady":true,"state":"running","postgres":"up","redis":"not used","heartbeat":"up","path":"direct"}',
@@ -93,7 +89,7 @@ describe('the README', () => {
     const example = readFileSync('examples/traced-job.ts', 'utf8')
     const guide = readFileSync('docs/guide.md', 'utf8')
     expect(guide).toContain(`\`\`\`ts\n${example}\`\`\``)
-    const { code, output } = await run(['examples/traced-job.ts'], { DATABASE_URL: database.url })
+    const { code, output } = await run('examples/traced-job.ts', { DATABASE_URL: database.url })
     expect(guide).toContain(`\`\`\`\n${output}\`\`\``)
     expect(output.split('\n')).toHaveLength(6)
     expect(code).toBe(0)
@@ -102,7 +98,7 @@ describe('the README', () => {
   it('[S4] [W2] shows a build graph that fails in one branch, and a workflow', async () => {
     const example = readFileSync('examples/build-graph.ts', 'utf8')
     expect(blocksOf('ts')).toContain(example)
-    const { code, output } = await run(['examples/build-graph.ts'], { DATABASE_URL: database.url, ...QUIET })
+    const { code, output } = await run('examples/build-graph.ts', { DATABASE_URL: database.url, ...QUIET })
     expect(output.split('\n')).toEqual([
       'linked a.o b.o c.o 3000 bytes',
       'compile   succeeded',
@@ -122,7 +118,7 @@ describe('the README', () => {
   })
 
   it('[S2] [S13] shows a group that grows from a handler, and one that is cancelled', async () => {
-    const { code, output } = await run(['examples/live-group.ts'], { DATABASE_URL: database.url, ...QUIET })
+    const { code, output } = await run('examples/live-group.ts', { DATABASE_URL: database.url, ...QUIET })
     // Being told is a hint: it may come after the wait has ended.
     const lines = output.split('\n').filter(line => line !== 'the film is complete')
     expect(lines).toEqual(['cancelled', '183 seconds', 'film 1 complete 5', ''])
@@ -131,7 +127,7 @@ describe('the README', () => {
 
   it('[W2] shows a workflow that a failure halts', async () => {
     const env = { DATABASE_URL: database.url, ...QUIET }
-    const { code, output } = await run(['examples/halted-workflow.ts'], env)
+    const { code, output } = await run('examples/halted-workflow.ts', env)
     expect(output).toBe('failed\nwaiting\ntrue\nsucceeded\n')
     expect(code).toBe(0)
   })
@@ -165,7 +161,7 @@ describe('the README', () => {
   })
 
   it('[S4] [W2] has a demo that ends by itself with a clean audit', async () => {
-    const { code, output } = await run(['examples/demo/main.ts'], {})
+    const { code, output } = await run('examples/demo/main.ts', {})
     expect(output).not.toContain('✗')
     expect(output.match(/✓/g)).toHaveLength(16)
     expect(output).toContain(

@@ -16,8 +16,8 @@ export interface AtRestOptions {
 
 type Rows = Pick<TestDatabase, 'rows'>
 
-export const asQueryable = (database: Rows) => ({
-  query: async (text: string, values?: unknown[]) => ({ rows: await database.rows(text, values) }),
+export const asQueryable = (database: Rows, options: { isPlanned?: boolean } = {}) => ({
+  query: async (text: string, values?: unknown[]) => ({ rows: await database.rows(text, values, options) }),
 })
 
 const isEmpty = async (database: Rows, from: string) =>

@@ -1,5 +1,5 @@
 /** A database of its own for a test file: cloned from the migrated template, dropped at the end. */
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, beforeAll, inject } from 'vitest'
 import { asUser, type Granted } from './role-kinds.ts'
@@ -13,8 +13,12 @@ export interface TestDatabase {
   urlOf(kind: Granted | 'app'): string
   /** A plain connection, for looking and for forcing races; as the owner, or another user's URL. Closed by itself. */
   connect(url?: string): Promise<TestClient>
-  /** Rows of one statement. */
-  rows<Row = Record<string, unknown>>(text: string, values?: unknown[]): Promise<Row[]>
+  /** Rows of one statement. `isPlanned`: it is asked again and again of few rows, and planned once. */
+  rows<Row = Record<string, unknown>>(
+    text: string,
+    values?: unknown[],
+    options?: { isPlanned?: boolean },
+  ): Promise<Row[]>
 }
 
 /** Call at the top of a file. `isEmpty`: without the schema. */
@@ -62,15 +66,18 @@ export function useDatabase(options: { isEmpty?: boolean } = {}): TestDatabase {
     url: url.href,
     urlOf: kind => (inject('roles') === '' ? url.href : asUser(url.href, `${inject('roles')}_user_${kind}`)),
     connect,
-    async rows<Row>(text: string, values?: unknown[]) {
+    async rows<Row>(text: string, values?: unknown[], { isPlanned = false } = {}) {
       looker ??= connect()
       const client = await looker
-      const next = last.then(() => client.query(text, values))
+      const statement = isPlanned ? { name: nameOf(text), text, values } : { text, values }
+      const next = last.then(() => client.query(statement as pg.QueryConfig))
       last = next.catch(() => undefined) // whoever asked is told
       return (await next).rows as Row[]
     },
   }
 }
+
+const nameOf = (text: string) => createHash('sha1').update(text).digest('hex')
 
 /** Rows from any server, on a connection of their own each time: it may have been started anew. */
 export function rowsAt(url: string): TestDatabase['rows'] {

@@ -1,11 +1,11 @@
 /**
- * Starts one Postgres and one Redis for all test files, and a migrated template in Postgres, which each file clones. Builds the
- * command line and the scripts of processes.
+ * Starts one Postgres and one Redis for all test files, and a migrated template in Postgres for each way of dispatch, which files
+ * clone. Builds the command line and the scripts of processes.
  */
 import pg from 'pg'
 import { build } from 'tsdown'
 import type { TestProject } from 'vitest/node'
-import { startPostgres, startRedis } from '../../src/dev/index.ts'
+import { type Store, startPostgres, startRedis } from '../../src/dev/index.ts'
 import { migrate } from '../../src/index.ts'
 import { buildScripts } from './build-scripts.ts'
 import { KINDS, type Kind } from './role-kinds.ts'
@@ -30,22 +30,60 @@ const USERS: readonly [name: string, has: readonly Kind[]][] = [
   ['app', ['worker', 'producer']],
 ]
 
-/** Once, though this is called for each project. */
-const once = globalThis as { built?: Promise<unknown> }
+interface Stores {
+  postgres: Store
+  redis: Store
+}
 
-export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+interface Template {
+  name: string
+  /** What the names of its roles begin with, if it has any. */
+  roles: string
+}
+
+/** Once, though this is called for each project. */
+const once = globalThis as {
+  built?: Promise<unknown>
+  stores?: Promise<Stores>
+  templates?: Map<string, Promise<Template>>
+  users?: number
+}
+
+export default async function setup(project: TestProject): Promise<(() => Promise<void>) | undefined> {
+  // It has no tests of its own.
+  if (project.isRootProject()) return
   once.built ??= Promise.all([build({ dts: false, logLevel: 'error' }), buildScripts(BUILT_FOLDER)])
-  const [postgres, redis] = await Promise.all([startPostgres(), startRedis(), once.built])
-  process.stdout.write(`${postgres.choice}\n${redis.choice}\n`)
-  const template = `longshore_test_${process.pid}_template`
+  once.stores ??= startStores()
+  once.templates ??= new Map()
+  once.users = (once.users ?? 0) + 1
+  const [stores] = await Promise.all([once.stores, once.built])
+  const { dispatch = 'direct' } = project.config.provide
+  const making = once.templates.get(dispatch) ?? makeTemplate(stores.postgres.url, dispatch)
+  once.templates.set(dispatch, making)
+  const template = await making
+  project.provide('adminUrl', stores.postgres.url)
+  project.provide('template', template.name)
+  project.provide('redisUrl', stores.redis.url)
+  project.provide('roles', template.roles)
+
+  return async () => {
+    once.users = (once.users ?? 1) - 1
+    if (once.users > 0) return
+    for (const made of once.templates?.values() ?? []) await dropTemplate(stores.postgres.url, await made)
+    await Promise.all([stores.postgres.stop(), stores.redis.stop()])
+  }
+}
+
+async function makeTemplate(adminUrl: string, dispatch: 'direct' | 'redis'): Promise<Template> {
+  const name = `longshore_test_${process.pid}_${dispatch}`
   // Where jobs go through Redis, processes have the roles that they would have in production.
-  const roles = project.config.provide.dispatch === 'redis' ? `longshore_test_${process.pid}` : ''
-  const url = new URL(postgres.url)
-  url.pathname = `/${template}`
-  const admin = new pg.Client(postgres.url)
+  const roles = dispatch === 'redis' ? `longshore_test_${process.pid}` : ''
+  const url = new URL(adminUrl)
+  url.pathname = `/${name}`
+  const admin = new pg.Client(adminUrl)
   await admin.connect()
   try {
-    await admin.query(`create database ${template}`)
+    await admin.query(`create database ${name}`)
     await migrate({ postgres: url.href, roles: roles || false })
     for (const [user, kinds] of roles ? USERS : []) {
       await admin.query(`create role "${roles}_user_${user}" login`)
@@ -54,18 +92,30 @@ export default async function setup(project: TestProject): Promise<() => Promise
   } finally {
     await admin.end()
   }
-  project.provide('adminUrl', postgres.url)
-  project.provide('template', template)
-  project.provide('redisUrl', redis.url)
-  project.provide('roles', roles)
+  return { name, roles }
+}
 
-  return async () => {
-    const again = new pg.Client(postgres.url)
-    await again.connect()
-    await again.query(`drop database if exists ${template} with (force)`)
-    for (const [user] of roles ? USERS : []) await again.query(`drop role if exists "${roles}_user_${user}"`)
-    for (const kind of roles ? KINDS : []) await again.query(`drop role if exists "${roles}_${kind}"`)
-    await again.end()
-    await Promise.all([postgres.stop(), redis.stop()])
+async function dropTemplate(adminUrl: string, { name, roles }: Template): Promise<void> {
+  const admin = new pg.Client(adminUrl)
+  await admin.connect()
+  await admin.query(`drop database if exists ${name} with (force)`)
+  for (const [user] of roles ? USERS : []) await admin.query(`drop role if exists "${roles}_user_${user}"`)
+  for (const kind of roles ? KINDS : []) await admin.query(`drop role if exists "${roles}_${kind}"`)
+  await admin.end()
+}
+
+async function startStores(): Promise<Stores> {
+  const [postgres, redis] = await Promise.all([startPostgres(), startRedis()])
+  process.stdout.write(`${postgres.choice}\n${redis.choice}\n`)
+  // Nobody takes the power from under this one, and whatever else ends it leaves to the kernel what was written. Those that tests
+  // kill are their own.
+  if (postgres.dataDir !== undefined) {
+    const admin = new pg.Client(postgres.url)
+    await admin.connect()
+    for (const setting of ['fsync', 'full_page_writes'])
+      await admin.query(`alter system set ${setting} = off`)
+    await admin.query('select pg_reload_conf()')
+    await admin.end()
   }
+  return { postgres, redis }
 }

@@ -218,7 +218,8 @@ const RUNS = `
 
 export interface Journal {
   install(): Promise<void>
-  auditJournal(): Promise<Violation[]>
+  /** `isPlanned`: see `TestDatabase.rows`. */
+  auditJournal(options?: { isPlanned?: boolean }): Promise<Violation[]>
   /** Every run, in the order of their claims. */
   runs(): Promise<JournalRun[]>
 }
@@ -228,11 +229,13 @@ export function createJournal(database: Pick<TestDatabase, 'rows'>): Journal {
     async install() {
       await database.rows(INSTALL)
     },
-    async auditJournal() {
+    async auditJournal(options = {}) {
       const found: Violation[] = []
       for (const [invariant, sql] of QUESTIONS) {
         const rows = await database.rows<{ problem: string; job_id: string | null }>(
           `${STEPS} select problem, job_id from (${sql}) found limit 20`,
+          [],
+          options,
         )
         for (const { problem, job_id } of rows)
           found.push({

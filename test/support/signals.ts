@@ -32,16 +32,21 @@ export function counter() {
   }
 }
 
+const LEAST_PAUSE_MS = 2
+const MOST_PAUSE_MS = 20
+
 /** Ask again and again until the answer is true: for facts that only a query can tell. */
 export async function eventually(
   what: string,
   ask: () => Promise<boolean>,
   withinMs = 15_000,
 ): Promise<void> {
-  const end = performance.now() + withinMs
+  const start = performance.now()
   while (!(await ask())) {
-    if (performance.now() > end) throw new Error(`it did not become true within ${withinMs} ms: ${what}`)
-    // Whoever is waited for may need this very core.
-    await new Promise(resolve => setTimeout(resolve, 2))
+    const waitedMs = performance.now() - start
+    if (waitedMs > withinMs) throw new Error(`it did not become true within ${withinMs} ms: ${what}`)
+    // Whoever is waited for may need this very core: the longer it takes, the less often it is asked for.
+    const pauseMs = Math.min(Math.max(LEAST_PAUSE_MS, waitedMs / 20), MOST_PAUSE_MS)
+    await new Promise(resolve => setTimeout(resolve, pauseMs))
   }
 }

@@ -21,16 +21,26 @@ export const spawnFile = (file: string, args: string[], env: Record<string, stri
 
 /** Compiled once for all tests, see build-scripts.ts. */
 export const BUILT_SCRIPTS = [
-  'nemesis/produce',
-  'nemesis/relay',
-  'nemesis/work',
-  'support/blocking-worker',
-  'support/crowd-worker',
-  'support/enqueue-main',
-  'support/heavy-worker',
-  'support/relay-main',
-  'support/task-worker',
-].map(name => `test/${name}.ts`)
+  'examples/build-graph',
+  'examples/control-jobs',
+  'examples/first-job',
+  'examples/follow-logs',
+  'examples/halted-workflow',
+  'examples/live-group',
+  'examples/own-metrics',
+  'examples/traced-job',
+  'test/nemesis/produce',
+  'test/nemesis/relay',
+  'test/nemesis/work',
+  'test/support/blocking-worker',
+  'test/support/crowd-worker',
+  'test/support/enqueue-main',
+  'test/support/heavy-worker',
+  'test/support/relay-main',
+  'test/support/task-worker',
+  'test/support/traced-worker',
+  'test/support/without-tracing',
+].map(name => `${name}.ts`)
 /** Under node_modules, because nothing else looks there. */
 export const BUILT_FOLDER = 'node_modules/.longshore-scripts'
 
