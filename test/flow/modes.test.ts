@@ -239,7 +239,7 @@ describe('in balanced mode', () => {
     const producer = deployment.producer({ tasks: noops })
     const done = counter()
     const mayEnd = gate()
-    const victim = await startProcess({ lease: '500ms', maxConcurrentTasks: 1 })
+    const victim = await startProcess({ lease: '2s', maxConcurrentTasks: 1 })
     await deployment.worker(blocked(mayEnd.opened, done))
     const { queueOf, jobs } = await look()
     // So that both count as complete: each has found nothing more.
