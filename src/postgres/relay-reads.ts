@@ -155,6 +155,9 @@ export async function readQueues(db: Queryable, schema: string): Promise<Map<str
   return new Map(rows.map(row => [row['name'] as string, row as unknown as QueueSettings]))
 }
 
+/** While lanes are read in for the first time: no content is so far that a new leader may go on with it. */
+export const UNBUILT_SEQ = 2_147_483_647
+
 /** The life of Redis' content of a queue, and the last step whose outbox rows are gone. */
 export async function readRelayed(
   db: Queryable,
@@ -168,7 +171,7 @@ export async function readRelayed(
   return rows[0] as { generation: string; seq: number } | undefined
 }
 
-/** A new generation of a queue is about to begin. False: somebody else leads. */
+/** A new generation of a queue is about to begin: see noteBuilt. False: somebody else leads. */
 export async function noteGeneration(
   db: Queryable,
   schema: string,
@@ -180,13 +183,31 @@ export async function noteGeneration(
     inSchema(
       schema,
       `insert into longshore.relayed (queue, generation, seq)
-       select $2, $3, 0 from longshore.leader where holder = $1
-       on conflict (queue) do update set generation = excluded.generation, seq = 0
+       select $2, $3, $4 from longshore.leader where holder = $1
+       on conflict (queue) do update set generation = excluded.generation, seq = excluded.seq
        returning queue`,
     ),
-    [holder, queue, generation],
+    [holder, queue, generation, UNBUILT_SEQ],
   )
   return rows.length > 0
+}
+
+/** All lanes have been read in by this step: whoever leads next may go on with it. Not if somebody else leads by now. */
+export async function noteBuilt(
+  db: Queryable,
+  schema: string,
+  holder: string,
+  queue: string,
+  { generation, seq }: { generation: string; seq: number },
+): Promise<void> {
+  await db.query(
+    inSchema(
+      schema,
+      `update longshore.relayed r set seq = $4 from longshore.leader l
+       where l.holder = $1 and r.queue = $2 and r.generation = $3`,
+    ),
+    [holder, queue, generation, seq],
+  )
 }
 
 /** Redis has seen a later epoch than Postgres knows: go above both. Null: somebody else leads. */

@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import type { Violation } from '../postgres/audit.ts'
-import { readDeployment, readQueues } from '../postgres/relay-reads.ts'
+import { readDeployment, readQueues, UNBUILT_SEQ } from '../postgres/relay-reads.ts'
 import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from '../postgres/schema-name.ts'
 import { findViolations, type IndexSnapshot, isBefore, readIndex } from '../redis/audit-index.ts'
 import { openRedis, type RedisStore } from '../redis/open-redis.ts'
@@ -111,7 +111,8 @@ async function compareTerms(db: Queryable, schema: string, queue: string, index:
   const { generation, seq, epoch } = rows[0] as { generation: string | null; seq: number; epoch: number }
   if (generation !== index.generation)
     tell(12, `queue ${queue}: Redis holds generation ${index.generation}, Postgres says ${generation}`)
-  else if (index.seq < seq) tell(12, `queue ${queue}: Redis is at step ${index.seq}, behind ${seq}`)
+  else if (index.seq < seq && seq !== UNBUILT_SEQ)
+    tell(12, `queue ${queue}: Redis is at step ${index.seq}, behind ${seq}`)
   if (Number(index.epoch) > epoch)
     tell(12, `queue ${queue}: Redis has seen epoch ${index.epoch}, Postgres is at ${epoch}`)
 }

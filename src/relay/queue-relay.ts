@@ -9,7 +9,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { JobId } from '../job/job-id.ts'
 import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
 import type { Pool } from '../postgres/connect.ts'
-import { noteGeneration, readLane, readLanesOf, readRelayed } from '../postgres/relay-reads.ts'
+import { noteBuilt, noteGeneration, readLane, readLanesOf, readRelayed } from '../postgres/relay-reads.ts'
 import {
   type Beat,
   type Place,
@@ -66,6 +66,8 @@ export interface QueueRelay {
   refill(lane: LaneFacts): Promise<void>
   beat(): Promise<Beat | undefined>
   wantMore(lanes: readonly number[]): void
+  /** If every lane has been read in: whoever leads next may go on with this generation. */
+  keep(): Promise<void>
   /** Postgres knows of no such lane. */
   forget(lane: number): void
   lanePage: (lane: number, from: Place, most: number) => ReturnType<QueueIndex['lanePage']>
@@ -100,6 +102,10 @@ export function createQueueRelay(options: {
   let isOpen = false
   let isRebuilding = false
   let rebuilt = 0
+  /** The generation that whoever leads next may go on with. */
+  let kept = ''
+  /** Lanes that have not been read in at all. A new leader would not know of them. */
+  const unread = new Set<number>()
   const lowLanes = new Set<number>()
   const bounds = new Map<number, Place | null>()
   let last: Promise<unknown> = Promise.resolve()
@@ -151,9 +157,11 @@ export function createQueueRelay(options: {
     lowLanes.clear()
     bounds.clear()
     rebuilt = 0
+    unread.clear()
     for (let after = 0; ; ) {
       const lanes = await readLanesOf(pool, schema, name, after, LANES_A_READ)
       for (const lane of lanes) lowLanes.add(lane)
+      for (const lane of lanes) unread.add(lane)
       if (lanes.length < LANES_A_READ) break
       after = lanes.at(-1) as number
     }
@@ -189,6 +197,8 @@ export function createQueueRelay(options: {
     lowLanes.clear()
     bounds.clear()
     isRebuilding = false
+    kept = generation
+    unread.clear()
     isOpen = true
     logger.info({ queue: name, generation }, 'going on with the queue in Redis')
     return true
@@ -273,11 +283,19 @@ export function createQueueRelay(options: {
         lowLanes.add(lane.lane) // nothing else would ask for it
         throw error
       }
+      unread.delete(lane.lane)
       rebuilt++
       if (isRebuilding && (lowLanes.size === 0 || rebuilt >= FIRST_LANES)) isRebuilding = false
     },
+    async keep() {
+      if (!isOpen || unread.size > 0 || kept === generation) return
+      const built = { generation, seq }
+      await noteBuilt(pool, schema, options.holder, name, built)
+      kept = built.generation
+    },
     forget(lane) {
       lowLanes.delete(lane)
+      unread.delete(lane)
       if (lowLanes.size === 0) isRebuilding = false
     },
     async beat() {

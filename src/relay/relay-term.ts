@@ -309,6 +309,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
             else queue.forget(lane)
           }
           if (queue.lowLanes.size > 0) hasMore = true
+          await queue.keep()
           if (queue.isLive && !lively.has(queue.generation)) {
             // Workers wait to hear of it.
             lively.add(queue.generation)
