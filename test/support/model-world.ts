@@ -60,6 +60,7 @@ export interface World {
 }
 
 interface RedisSide {
+  readonly spread: Spread
   readonly index: QueueIndex
   readonly client: TestRedis['client']
   relay: HandRelay
@@ -117,6 +118,7 @@ export async function modelGround(database: TestDatabase, redis?: TestRedis): Pr
         const lead = () =>
           handRelay({ pool, store, deployment, queue: QUEUE, holder: `relay ${holders++}`, spread })
         world.redis = {
+          spread,
           index,
           client: redis.client,
           relay: await lead(),
