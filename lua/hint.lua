@@ -6,6 +6,7 @@
 --- @returns         {code, bells, placed, beyond: how many stay in Postgres, where their lane goes on}
 if not generation then return { 'LOST', 0, 0, 0 } end
 look_up(4)
+is_lone = #ARGV == items + 3
 local placed, beyond = 0, 0
 for at = items, #ARGV, 4 do
   local lane = lane_of(ARGV[at + 1])

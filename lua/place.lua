@@ -11,6 +11,7 @@
 local refused = fence(arg.epoch, arg.generation, arg.seq)
 if refused then return { refused, 0, 0 } end
 look_up(4)
+is_lone = #ARGV == items + 3
 local placed = 0
 for at = items, #ARGV, 4 do
   if place(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], arg.how) == 'placed' then placed = placed + 1 end

@@ -7,7 +7,7 @@
 --- A backlog that goes on in Postgres is left to it where few workers share it: they claim there themselves, in order, until
 --- one gets less than it asked for. Naming each job here first would cost more than it saves.
 --- @key root
---- @use bells finish
+--- @use takes bells finish
 --- @arg generation  {text} in which it registered
 --- @arg worker       {int}
 --- @arg limit       {int} how many at most; 0: only tells
@@ -22,26 +22,8 @@ if not generation or generation ~= arg.generation then return { 'LOST' } end
 if redis.call('HEXISTS', prefix .. 'workers', arg.worker) == 0 then return { 'UNKNOWN' } end
 local limit = tonumber(arg.limit)
 if limit > 0 then redis.call('ZREM', prefix .. 'rung', arg.worker) end
-local me = worker_of(arg.worker)
-if tonumber(arg.running) ~= me.running then
-  add_load(me.id, tonumber(arg.running) - me.running)
-  me.running = tonumber(arg.running)
-  redis.call('HSET', me.key, 'running', arg.running)
-end
-
-if items <= #ARGV then
-  local acknowledged, mine = {}, me.id .. ' '
-  for first = items, #ARGV, 1000 do
-    local last = math.min(first + 999, #ARGV)
-    local records = redis.call('HMGET', taken_key, unpack(ARGV, first, last))
-    for at = first, last do
-      local record = records[at - first + 1]
-      -- Not if somebody else has taken it since.
-      if record and string.sub(record, 1, #mine) == mine then acknowledged[#acknowledged + 1] = ARGV[at] end
-    end
-  end
-  bulk('HDEL', taken_key, acknowledged)
-end
+tell_running()
+acknowledge()
 
 local function each_count(text, visit)
   local number
@@ -278,7 +260,7 @@ local numbers = {}
 if #picked > 0 then
   local by_lane, by_holder, records, held = {}, {}, {}, {}
   local has_copies = redis.call('HLEN', held_key) > 1
-  local mine = me.id .. ' ' .. string.format('%.0f', math.floor(now() / 1000)) .. ' '
+  local mine = taker()
   for first = 1, #picked, 1000 do
     local last = math.min(first + 999, #picked)
     local jobs = redis.call('HMGET', jobs_key, unpack(picked, first, last))

@@ -16,8 +16,9 @@ local function idle_worker(at)
   return idle[at]
 end
 
---- Wake the worker that has been idle longest of those that may serve the kind. Each is rung once, and none while it works.
-local function ring(kind)
+--- Wake the worker that has been idle longest of those that may serve the kind. Each is rung once, and none while it works. Where
+--- no lane goes on in Postgres, `offer` is all that it may run, and the bell tells of it.
+local function ring(kind, offer)
   local at = (looked_at[kind] or 0) + 1
   while idle_worker(at) do
     local worker = idle[at]
@@ -26,7 +27,8 @@ local function ring(kind)
       is_rung[worker] = true
       redis.call('ZREM', prefix .. 'idle', worker)
       redis.call('ZADD', prefix .. 'rung', math.floor(now() / 1000), worker)
-      redis.call('PUBLISH', deployment .. ':bell:' .. worker, '')
+      local is_all = offer and redis.call('EXISTS', prefix .. 'bounded') == 0
+      redis.call('PUBLISH', deployment .. ':bell:' .. worker, is_all and offer or '')
       bells = bells + 1
       return true
     end

@@ -3,6 +3,9 @@
 -- What `jobs` and `taken` say, as far as it was read in this call; false: nothing.
 local known_jobs, known_taken = {}, {}
 
+-- The call is about one job: whoever is rung for it need not take it first.
+local is_lone = false
+
 --- Read in one go what is known of the jobs among the items, of which each has so many parts.
 local function look_up(parts)
   for first = items, #ARGV, 1000 * parts do
@@ -97,7 +100,7 @@ local function place(id, number, score, token, how)
   end
   if lane.is_plain then
     copy(id, lane.kind, score)
-    ring(lane.kind)
+    ring(lane.kind, is_lone and table.concat({ generation, id, number, token }, ' '))
   else
     ring_limited(lane, 1)
   end

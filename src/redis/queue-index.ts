@@ -80,6 +80,15 @@ export interface QueueIndex {
     /** It can claim from Postgres itself; or it did, and got less than it asked for. Default: it cannot. */
     straight?: 'may' | 'short'
   }): Promise<Taken>
+  /** Of a job that a bell told of, while it is claimed. `hasMore`: there may be more for the worker; else it is idle. */
+  takeOffered(options: {
+    generation: string
+    worker: number
+    limit: number
+    running: number
+    job: { id: string; leaseToken: string }
+    done: readonly string[]
+  }): Promise<{ code: Taken['code']; hasMore: boolean }>
   putBack(generation: string, worker: number, jobs: readonly Refused[]): Promise<'OK' | 'LOST'>
   register(
     generation: string,
@@ -180,6 +189,14 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
         ),
         goesStraight: straight === 1,
       }
+    },
+    async takeOffered({ generation, worker, limit, running, job, done }) {
+      const [code, hasMore] = await run(
+        'take_offered',
+        { generation, worker, limit, running, id: job.id, token: job.leaseToken },
+        [...done],
+      )
+      return { code: code as Taken['code'], hasMore: hasMore === 1 }
     },
     async putBack(generation, worker, jobs) {
       const items = jobs.flatMap(job =>

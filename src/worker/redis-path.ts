@@ -9,7 +9,7 @@ import type { Exchange, Named, Outcome } from '../postgres/settle-and-claim.ts'
 import { createHints } from '../redis/hints.ts'
 import { beatChannel, bellChannel } from '../redis/names.ts'
 import type { RedisStore } from '../redis/open-redis.ts'
-import { type QueueIndex, queueIndex, type Refused } from '../redis/queue-index.ts'
+import { type QueueIndex, queueIndex, type Refused, type Taken } from '../redis/queue-index.ts'
 import type { Logger } from '../runtime/logger.ts'
 
 export interface RedisPath {
@@ -72,6 +72,19 @@ const NOTHING: Exchange = {
   groups: [],
 }
 
+/** A job that a bell told of. */
+interface Offer {
+  queue: Queue
+  id: JobId
+  lane: number
+  leaseToken: string
+  heardAt: number
+}
+/** Generation, id, lane and token. */
+const OFFER = /^(\S+) ([0-9a-f-]{36}) (\d+) (\d+)$/
+/** After that others are likely to have taken it. */
+const OFFER_MS = 50
+
 export function createRedisPath(options: {
   store: RedisStore
   deployment: string
@@ -110,6 +123,7 @@ export function createRedisPath(options: {
   const limitedRuns = new Map<string, { queue: Queue; lane: number }>()
   const limitedLanes = new Set<number>()
   const putBacks = new Map<JobId, number>()
+  let offer: Offer | undefined
   const timers = new Set<NodeJS.Timeout>()
 
   const isFresh = (queue: Queue) =>
@@ -140,10 +154,19 @@ export function createRedisPath(options: {
     queue.registered = generation
   }
 
+  const hearOffer = (text: string) => {
+    const [, generation, id, lane, leaseToken] = OFFER.exec(text) ?? []
+    const queue = queues.find(({ registered }) => registered === generation)
+    if (queue && leaseToken) offer = { queue, id: id as JobId, lane: Number(lane), leaseToken, heardAt }
+  }
+
   const hear = (channel: string, text: string) => {
     heardAt = performance.now()
     if (isClosed) return
-    if (channel !== beatChannel(deployment)) return options.onBell()
+    if (channel !== beatChannel(deployment)) {
+      hearOffer(text)
+      return options.onBell()
+    }
     const space = text.indexOf(' ')
     const queue = queues.find(({ name }) => name === text.slice(space + 1))
     if (!queue) return
@@ -177,6 +200,9 @@ export function createRedisPath(options: {
     review()
   }
 
+  const notThere = (code: Taken['code']) =>
+    new Error(code === 'LOST' ? 'another generation has begun' : 'not registered')
+
   const countUp = (counts: Map<number, number>, lane: number, by: number) => {
     const count = (counts.get(lane) ?? 0) + by
     if (count === 0) counts.delete(lane)
@@ -209,13 +235,37 @@ export function createRedisPath(options: {
         if (taken.goesStraight) straightUntil = performance.now() + STRAIGHT_MS
         return taken
       }
-      giveUp(queue, new Error(taken.code === 'LOST' ? 'another generation has begun' : 'not registered'))
+      giveUp(queue, notThere(taken.code))
     } catch (error) {
       // It may have been done all the same: what was told twice does no harm, what was taken is found by the relay.
       queue.done.unshift(...done)
       giveUp(queue, error)
     }
     return undefined
+  }
+
+  /** Whether there may be more. */
+  const takeOffered = async ({ queue, ...job }: Offer, limit: number): Promise<boolean> => {
+    const done = queue.done.splice(0, MOST_DONE)
+    try {
+      const { code, hasMore } = await queue.index.takeOffered({
+        generation: queue.registered as string,
+        worker: workerId,
+        limit,
+        running: options.running(),
+        job,
+        done,
+      })
+      if (code === 'OK') {
+        queue.isWaiting = limit > 1 && !hasMore
+        return hasMore
+      }
+      giveUp(queue, notThere(code))
+    } catch (error) {
+      queue.done.unshift(...done)
+      giveUp(queue, error)
+    }
+    return false
   }
 
   const putBack = (queue: Queue, jobs: Refused[]) => {
@@ -269,6 +319,11 @@ export function createRedisPath(options: {
 
   const exchange = async (outcomes: readonly Outcome[], limit: number): Promise<Exchange> => {
     if (limit > 0 && goesStraight()) return exchangeStraight(outcomes, limit)
+    if (limit > 0 && offer) {
+      const one = offer
+      offer = undefined
+      if (isToBeClaimed(one)) return exchangeOffered(one, outcomes, limit)
+    }
     const ending = new Map<Queue, Map<number, number>>()
     if (limitedRuns.size > 0) {
       for (const outcome of outcomes) {
@@ -310,6 +365,16 @@ export function createRedisPath(options: {
       settled(outcomes, answer)
       return answer
     }
+    const answer = await claimTaken(outcomes, limit, { ids, lanes, from })
+    if (goesStraight()) tellDone()
+    return ids.length === limit && answer.wait === null ? { ...answer, wait: 'more' } : answer
+  }
+
+  const claimTaken = async (
+    outcomes: readonly Outcome[],
+    limit: number,
+    { ids, lanes, from }: { ids: JobId[]; lanes: number[]; from: Queue[] },
+  ) => {
     const putAllBack = () => {
       for (const queue of queues) {
         putBack(
@@ -324,12 +389,23 @@ export function createRedisPath(options: {
       // Nobody has looked at the jobs: they are as ready as they were.
       if (answer.wait === 'dead') putAllBack()
       else accept(ids, lanes, from, answer)
-      if (goesStraight()) tellDone()
-      return ids.length === limit && answer.wait === null ? { ...answer, wait: 'more' } : answer
+      return answer
     } catch (error) {
       putAllBack()
       throw error
     }
+  }
+
+  /** Where there are limits, a take has to look anyway, and passes slots on. */
+  const isToBeClaimed = ({ queue, heardAt: at }: Offer) =>
+    isOpen && queue.registered !== undefined && limitedLanes.size === 0 && performance.now() - at < OFFER_MS
+
+  /** Nothing waits for the take: whether the job is handed over is for Postgres to say. */
+  const exchangeOffered = async (one: Offer, outcomes: readonly Outcome[], limit: number) => {
+    const taken = takeOffered(one, limit)
+    const answer = await claimTaken(outcomes, limit, { ids: [one.id], lanes: [one.lane], from: [one.queue] })
+    const hasMore = await taken
+    return hasMore && answer.wait === null ? { ...answer, wait: 'more' as const } : answer
   }
 
   /** With the next take it would come too late: the relay would look for what was taken. */

@@ -97,7 +97,7 @@ describe('cancel', () => {
     const begun = gate()
     const told = gate()
     await deployment.worker({
-      lease: 600,
+      lease: 1500,
       handlers: [
         task.handle(async (_, ctx) => {
           begun.open()

@@ -73,7 +73,7 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
     {
       remove: "  if not is_before_bound(tonumber(score), id, lane) then return 'beyond' end\n",
     },
-    /window|placed|takes/,
+    /window|placed|takes|bound of lane/,
   ],
   [
     'a lane that lets its tail go is known only up to there',
@@ -106,10 +106,27 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
     'a job that becomes ready wakes somebody',
     BALANCED,
     {
-      remove: '    copy(id, lane.kind, score)\n    ring(lane.kind)\n',
-      replacement: '    copy(id, lane.kind, score)\n',
+      remove: "    ring(lane.kind, is_lone and table.concat({ generation, id, number, token }, ' '))\n",
     },
     /slept/,
+  ],
+  [
+    'an old offer does not take what is ready again',
+    FANOUT,
+    { remove: 'if token == arg.token then\n', replacement: 'if token then\n' },
+    /taken|takes|lane \d+|queue of/,
+  ],
+  [
+    'a job that was offered leaves the queues of others',
+    FANOUT,
+    { remove: "    redis.call('ZREM', prefix .. 'queue:' .. holder, arg.id)\n" },
+    /copies|queue of|reverse index|takes|got boolean/,
+  ],
+  [
+    'whoever takes what it was offered beside other jobs is not idle',
+    FANOUT,
+    { remove: 'if tonumber(arg.limit) > 1 and not has_more then\n', replacement: 'do\n' },
+    /slept|bound of|complete/,
   ],
   [
     'nothing is taken from beyond the edge',

@@ -91,7 +91,7 @@ describe('a worker that stops', () => {
       inside.add()
       await mayEnd.opened
     })
-    const worker = await deployment.worker({ lease: 500, handlers: [handler] })
+    const worker = await deployment.worker({ lease: 1500, handlers: [handler] })
     const ref = await producer.enqueue(task, 1)
     await inside.reached(1)
     const tx = await database.connect()

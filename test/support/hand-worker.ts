@@ -32,6 +32,8 @@ export interface HandWorker {
   register(generation: string): Promise<void>
   /** Takes out of Redis what it may run, if that is its way. */
   begin(outcomes: Outcome[], limit: number): Promise<Call>
+  /** Claims a job that its bell told of, and takes it in Redis meanwhile. */
+  beginOffered(job: { id: JobId; lane: number; leaseToken: string }, limit: number): Promise<Call>
   /** Says it to Postgres. */
   send(call: Call): Promise<Exchange>
   /** It has the answer. */
@@ -132,6 +134,21 @@ export function handWorker(options: {
       return taken.ids.length === 0
         ? { ...straight, limit: 0 }
         : { ...straight, named: { ids: taken.ids, lanes: taken.lanes } }
+    },
+    async beginOffered(job, limit) {
+      const outcomes = unclear.splice(0)
+      if (!index || registered === undefined) return { by: this, outcomes, limit }
+      const told = done.splice(0)
+      const { code } = await index.takeOffered({
+        generation: registered,
+        worker: id,
+        limit,
+        running: limitedRuns.size,
+        job,
+        done: told,
+      })
+      if (code !== 'OK') registered = undefined
+      return { by: this, outcomes, limit, named: { ids: [job.id], lanes: [job.lane] } }
     },
     send: ({ outcomes, limit, named }) => settleAndClaim(pool, 'longshore', id, outcomes, limit, named),
     async accept({ outcomes, limit, named, isStraight }, answer) {

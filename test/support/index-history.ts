@@ -146,6 +146,29 @@ export async function runHistory(
     listOf(unclaimed, worker).push(...taken.ids)
     return taken.ids
   }
+  /** Its bell told it of a job, which it claims meanwhile; perhaps it is another one's by now, or ready again since. */
+  const takeOffered = async () => {
+    const plain = [...ready.values()].filter(({ lane }) => lane <= 3)
+    if (plain.length === 0) return
+    const worker = oneOf([...registered])
+    const one = oneOf(plain.slice(random() < 0.7 ? -4 : 0))
+    const offered = random() < 0.2 ? { ...one, leaseToken: String(Number(one.leaseToken) + 7) } : one
+    const [limit, running] = [1 + below(3), below(6)]
+    const done = listOf(claimed, worker).splice(0)
+    const { hasMore } = await queue.takeOffered({
+      generation: 'g1',
+      worker,
+      limit,
+      running,
+      job: offered,
+      done,
+    })
+    const wanted = model?.takeOffered(worker, limit, running, offered, done)
+    expectSame(`worker ${worker} has more`, hasMore, wanted)
+    const record = await redis.client.hget(`${queue.root}:g1:taken`, one.id)
+    const mine = listOf(unclaimed, worker)
+    if (record?.startsWith(`${worker} `) && !mine.includes(one.id)) mine.push(one.id)
+  }
   const free = (worker: number, lane: number, count = 1) => {
     if (count === 0) return
     const slots = freed.get(worker) ?? new Map<number, number>()
@@ -284,6 +307,7 @@ export async function runHistory(
     [10, change],
     [6, remove],
     [35, take],
+    [6, takeOffered],
     [15, async () => (unclaimed.size > 0 ? claim() : undefined)],
     [8, async () => (unclaimed.size > 0 ? putBack() : undefined)],
     [6, register],

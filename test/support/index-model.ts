@@ -119,9 +119,7 @@ export class IndexModel {
     ending: ReadonlyMap<number, number>,
     done: readonly string[],
   ) {
-    const worker = this.workers.get(id) as ModelWorker
-    worker.running = running
-    for (const job of done) if (this.taken.get(job)?.worker === id) this.taken.delete(job)
+    const worker = this.tell(id, running, done)
     for (const [lane, count] of freed) this.addSlots(this.lanes.get(lane), count)
     this.spare = new Map(ending)
     const picked = this.spread.width === 0 ? this.best(worker, limit) : this.fromQueueThenLanes(worker, limit)
@@ -139,6 +137,21 @@ export class IndexModel {
       if (!isPlain(this.lanes.get(lane) as ModelLane))
         limited.set(lane, (ending.get(lane) ?? 0) - (this.spare.get(lane) ?? 0))
     return { ids: picked.map(job => job.id), limited }
+  }
+
+  /** Whether there may be more for the worker. */
+  takeOffered(id: number, limit: number, running: number, job: ReadyJob, done: readonly string[]): boolean {
+    const worker = this.tell(id, running, done)
+    const known = this.find(job.id)
+    if (known && known.leaseToken === job.leaseToken) {
+      this.remove(job.id)
+      this.taken.set(job.id, { worker: id, job: known })
+    }
+    const hasMore =
+      this.lanesOf(worker).some(lane => lane.facts.hasLimits || !isPlain(lane) || lane.jobs.length > 0) ||
+      [...this.lanes.values()].some(lane => lane.bound)
+    if (limit > 1 && !hasMore) worker.bound = null
+    return hasMore
   }
 
   putBack(id: number, jobs: readonly Refused[]): void {
@@ -169,6 +182,13 @@ export class IndexModel {
 
   find(id: string): ReadyJob | undefined {
     return [...this.lanes.values()].flatMap(lane => lane.jobs).find(job => job.id === id)
+  }
+
+  private tell(id: number, running: number, done: readonly string[]): ModelWorker {
+    const worker = this.workers.get(id) as ModelWorker
+    worker.running = running
+    for (const job of done) if (this.taken.get(job)?.worker === id) this.taken.delete(job)
+    return worker
   }
 
   private lanesOf({ facts }: ModelWorker): ModelLane[] {

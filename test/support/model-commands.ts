@@ -140,6 +140,7 @@ const withRedis: [number, fc.Arbitrary<Command>][] = [
   [1, named('former relay', {})],
   [1, flush],
   [2, named('hint', {})],
+  [3, named('offer', { worker, job: pick, limit: fc.integer({ min: 1, max: 3 }), isLate: seldom })],
   [2, named('tell', { worker })],
 ]
 

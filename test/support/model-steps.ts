@@ -2,6 +2,7 @@
 import { LongshoreError } from '../../src/index.ts'
 import { constraintTag, constraintTags } from '../../src/job/constraints.ts'
 import type { ChangeOptions } from '../../src/job/enqueue-options.ts'
+import type { JobId } from '../../src/job/job-id.ts'
 import { registerTasks } from '../../src/postgres/register-tasks.ts'
 import { setProperties, unregisterWorker } from '../../src/postgres/register-worker.ts'
 import type { HandWorker } from './hand-worker.ts'
@@ -42,6 +43,8 @@ export type Command =
   | { do: 'former relay' }
   | { do: 'flush' }
   | { do: 'hint' }
+  /** A bell tells a worker of a job, perhaps long ago. */
+  | { do: 'offer'; worker: number; job: number; limit: number; isLate: boolean }
 
 export const START = '00000000-0000-0000-0000-000000000000'
 
@@ -210,6 +213,20 @@ async function obeyInRedis(world: World, given: Command): Promise<void> {
     case 'flush':
       await redis.client.flushall()
       return
+    case 'offer': {
+      const free = [...world.model.jobs.values()].filter(job => job.task === 'free' && job.lane !== undefined)
+      const job = free[given.job % Math.max(free.length, 1)]
+      const by = world.workers[given.worker]
+      if (!job || !by) return
+      const { id, lane, token } = job
+      const call = await by.beginOffered(
+        { id: id as JobId, lane: lane as number, leaseToken: String(token) },
+        given.limit,
+      )
+      if (given.isLate) world.calls.push(call)
+      else await send(world, call)
+      return
+    }
     case 'hint': {
       const hints = redis.hints.splice(0)
       if (hints.length > 0) await redis.index.hint(hints)
