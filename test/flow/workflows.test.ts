@@ -84,12 +84,13 @@ describe('a workflow', () => {
   it('[W2] holds for jobs of several tasks, and for nobody else', async () => {
     const other = defineTask<string>({ name: 'other' })
     const producer = deployment.producer({ tasks: [step, other] })
-    const mayEnd = gate()
+    const [begun, mayEnd] = [gate(), gate()]
     const ran: string[] = []
     await deployment.worker({
       handlers: [
         step.handle(async job => {
           ran.push(job.payload)
+          begun.open()
           await mayEnd.opened
           return ''
         }),
@@ -102,6 +103,7 @@ describe('a workflow', () => {
       await producer.enqueue(step, 'w1', { workflow: 'w' }),
       await producer.enqueue(other, 'w2', { workflow: 'w' }),
     ]
+    await begun.opened
     for (const given of [{ workflow: 'v' }, {}])
       await producer.waitFor(await producer.enqueue(other, 'free', given))
     expect(ran).toEqual(['w1', 'free', 'free'])
