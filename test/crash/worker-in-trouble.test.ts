@@ -152,7 +152,7 @@ describe('a worker', () => {
   it('[W16] [W7] SIGTERM, then SIGKILL: what has not started is given back, what runs is rescued, no attempt used', async () => {
     await startLeader()
     const producer = deployment.producer({ tasks: [wait] })
-    const doomed = await startProcess({ lease: '2s' })
+    const doomed = await startProcess({ lease: '5s' })
     const inside = await producer.enqueueMany(wait, numbers(2))
     await running(2)
     const blocker = await database.connect()
