@@ -10,9 +10,9 @@ const FIGURES = /(?<=<!-- figures -->\n)[\s\S]*(?=<!-- end of figures -->)/
 
 export function writeDocs(): void {
   const reports = readdirSync(HERE)
-    .filter(name => /^report-\d+\.json$/.test(name))
+    .filter(name => /^report-[\d-]+\.json$/.test(name))
     .map(name => JSON.parse(readFileSync(new URL(name, HERE), 'utf8')) as Report)
-    .sort((a, b) => a.seed - b.seed)
+    .sort((a, b) => a.seed - b.seed || a.seconds - b.seconds)
   const page = readFileSync(PAGE, 'utf8')
   writeFileSync(PAGE, page.replace(FIGURES, `\n${figures(reports)}\n`))
 }
