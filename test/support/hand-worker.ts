@@ -126,7 +126,7 @@ export function handWorker(options: {
       }
       const taken = await take(limit, ending)
       if (!taken) return straight
-      if (taken.goesStraight) return { ...straight, isStraight: true }
+      if (taken.goesStraight && taken.ids.length === 0) return { ...straight, isStraight: true }
       for (const [lane, used] of taken.limited) {
         limitedLanes.add(lane)
         if (used > 0) countUp(freed, lane, -used)

@@ -22,6 +22,9 @@ const SPREADS: readonly Spread[] = [
   { width: 1, strategy: 'least-queue' },
 ]
 
+/** Rounds in which nothing moves, although something is ready. */
+const PATIENCE = 4
+
 export function historyProperty(ground: () => Ground, options: HistoryOptions) {
   const commands = fc.commands(commandsOf(options.isWithRedis), {
     maxCommands: 40,
@@ -69,18 +72,20 @@ async function drainAll(world: World): Promise<void> {
   await auditAll(world, 'drained')
 }
 
-/** Runs all there is, successfully, until nothing moves any more. */
+/** Runs all there is, successfully, until nothing moves any more. What Redis learns by beats and audits may take several. */
 async function drain(world: World): Promise<void> {
   const { model } = world
   const moved = () => [...model.jobs.values()].map(job => job.state + job.token).join()
-  for (let before: string | undefined; before !== moved(); ) {
-    before = moved()
+  const hasReady = () => [...model.jobs.values()].some(job => job.state === 'ready')
+  for (let still = 0; still === 0 || (still < PATIENCE && hasReady()); ) {
+    const before = moved()
     await rest(world)
     await world.redis?.relay.term.audit()
     for (const by of world.workers) {
       const all = model.running(by.id).map((_, pick) => ({ pick, kind: 'succeeded' as const }))
       await send(world, await by.begin(outcomesOf(world, by, all), 10))
     }
+    still = before === moved() ? still + 1 : 0
   }
   await rest(world)
   await obey(world, { do: 'sweep' })
