@@ -40,6 +40,8 @@ declare
   v_heads int[] := '{}';
   v_head_scores bigint[] := '{}';
   v_has_more_heads boolean := false;
+  -- Lanes with keys that earlier turns have looked at and that go on behind, though what claims were told of them does not say so.
+  v_left_heads int[] := '{}';
   -- Where jobs may come from: lanes, their limits, and how many each may give (null: all it has).
   v_lanes int[];
   v_limits int[];
@@ -77,8 +79,7 @@ begin
     exit when v_wanted <= 0;
 
     if p_has_heads then
-      -- Behind what earlier turns have looked at: somebody who has not committed may hold heads as they are. What this claim
-      -- has brought up to date stands further on.
+      -- Behind what earlier turns have looked at: what this claim has brought up to date stands further on.
       with heads as materialized (
         -- With ties: a job that was moved to another lane may be known in both.
         select open.lane, open.score, open.job_id
@@ -97,7 +98,15 @@ begin
       select coalesce(array_agg(h.lane), '{}'), coalesce(array_agg(h.score), '{}'), coalesce(sum(h.rows), 0) >= v_most_heads,
         (select l.score from last l), (select l.job_id from last l)
       into v_heads, v_head_scores, v_has_more_heads, v_last_score, v_last_id
-      from (select h.lane, min(h.score) as score, count(*) as rows from heads h group by h.lane) h;
+      from (
+        select h.lane, min(h.score) as score, sum(h.rows) as rows
+        from (
+          select h.lane, h.score, 1 as rows from heads h
+          union all
+          select left_head, -1, 0 from unnest(v_left_heads) as left_head
+        ) h
+        group by h.lane
+      ) h;
       -- A lane that was not looked at has no better job than the last one that was.
       if not v_has_more_heads then
         v_last_score := c_last_score;
@@ -246,6 +255,17 @@ begin
       v_answer := case when v_wanted < p_limit then 'more' else 'busy' end;
     end if;
     v_tried := v_tried || v_all_short;
+    -- Somebody who has not committed holds what is known of a lane as it is, or the lane's best job.
+    if v_heads <> '{}' and v_wanted > 0 then
+      v_left_heads := array(
+        select distinct h.lane from longshore.lane_heads h
+        where h.lane = any (v_heads) and h.closed_by is null and (h.score, h.job_id) <= (v_from_score, v_from_id)
+          and exists (
+            select from longshore.jobs j
+            where j.lane = h.lane and j.state = 'ready' and (j.score, j.id) > (v_after_score, v_after_id)
+          )
+      );
+    end if;
   end loop;
 
   if v_answer is not null then

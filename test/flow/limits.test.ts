@@ -189,6 +189,30 @@ describe('a claim under a limit', () => {
     expect((await worker.claim(1)).map(job => job.payload)).toEqual(['b1'])
   })
 
+  // Two keys and a claim of two: it reads the head of each, then what stands behind. a1 is not to be had, and b1 stands before a2.
+  it.each(['an open enqueue holds its head', 'its first job is held'])(
+    '[L8] goes on in a lane with a key while %s',
+    async why => {
+      const task = defineTask({ name: 'keys', concurrencyPerKey: 5 })
+      const producer = deployment.producer({ tasks: [task] })
+      for (const [second, payload] of ['a1', 'b1', 'a2'].entries()) {
+        const runAt = new Date(1_700_000_000_000 + 1000 * second)
+        await producer.enqueue(task, payload, { runAt, concurrencyKey: payload.charAt(0) })
+      }
+      const worker = await workByHand(database, ['keys'])
+      const tx = await database.connect()
+      await tx.query('begin')
+      if (why === 'its first job is held') {
+        await tx.query('select from longshore.jobs where payload = \'"a1"\' for update')
+      } else {
+        await producer.enqueue(task, 'a3', { concurrencyKey: 'a', tx })
+        expect((await worker.claim(1)).map(job => job.payload)).toEqual(['a1'])
+      }
+      expect((await worker.claim(2)).map(job => job.payload)).toEqual(['b1', 'a2'])
+      await tx.query('commit')
+    },
+  )
+
   it('[L8] hands out the best jobs of hundreds of keys in order', async () => {
     const task = defineTask({ name: 'keys', concurrencyPerKey: 2 })
     const producer = deployment.producer({ tasks: [task] })

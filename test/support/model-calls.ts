@@ -86,9 +86,7 @@ async function checkAnswer(world: World, call: Call, answer: Exchange): Promise<
   const isAsking = named !== undefined || limit > 0
   const claimed = answer.claimed.map(job => job.id as string)
   const could = (isAsking ? model.claimable(by.id, named ? Infinity : limit, named) : []).map(job => job.id)
-  // Who has not committed may hold the head of a lane: what stands there is found when that is over, at the latest in the end.
-  const isHeld = world.transaction !== undefined
-  const isCutShort = !named && (answer.wait === 'more' || answer.wait === 'busy' || isHeld)
+  const isCutShort = !named && (answer.wait === 'more' || answer.wait === 'busy')
   same(`worker ${by.id} claims`, claimed, isCutShort ? could.slice(0, claimed.length) : could)
   same('it is dead', answer.wait === 'dead', isAsking && !model.workers.has(by.id))
   const [first] = answer.claimed
