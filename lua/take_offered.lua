@@ -29,11 +29,14 @@ if token == arg.token then
   end)
   redis.call('HDEL', held_key, arg.id)
   redis.call('HSET', taken_key, arg.id, taker() .. record)
+  touched[number] = true
 end
+local is_bounded = redis.call('EXISTS', prefix .. 'bounded') == 1
+if is_bounded then tell_low() end
 
 -- Lanes under limits, and those that go on in Postgres, are for a take to look at.
 local kinds = redis.call('HMGET', me.key, 'plain', 'limited')
-local has_more = string.find(kinds[2] or '', '%d') or redis.call('EXISTS', prefix .. 'bounded') == 1
+local has_more = is_bounded or string.find(kinds[2] or '', '%d')
 each(kinds[1], function(kind) has_more = has_more or redis.call('EXISTS', prefix .. 'lane:' .. kind) == 1 end)
 if tonumber(arg.limit) > 1 and not has_more then
   if me.bound_score then set_worker_bound(me, nil) end

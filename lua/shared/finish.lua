@@ -73,9 +73,5 @@ local function finish()
     local free = free_of(limit)
     ring_for_slots(limit, math.min(free, free - before_call) - (rung[limit] or 0))
   end
-  for number in pairs(touched) do
-    local lane = lane_of(number)
-    if lane and lane.bound_score and not lane.is_spilled and size_of(lane) < window / 2 then want_more(number) end
-  end
-  if #low > 0 then redis.call('PUBLISH', deployment .. ':low', root .. ' ' .. table.concat(low, ',')) end
+  tell_low()
 end

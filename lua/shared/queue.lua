@@ -117,6 +117,14 @@ local low = {}
 local function want_more(number)
   if redis.call('SADD', prefix .. 'low', number) == 1 then low[#low + 1] = number end
 end
+--- Ask for it where lanes that were touched run low.
+local function tell_low()
+  for number in pairs(touched) do
+    local lane = lane_of(number)
+    if lane and lane.bound_score and not lane.is_spilled and size_of(lane) < window / 2 then want_more(number) end
+  end
+  if #low > 0 then redis.call('PUBLISH', deployment .. ':low', root .. ' ' .. table.concat(low, ',')) end
+end
 
 --- Lanes that were left to Postgres are wanted here again.
 local function unspill()

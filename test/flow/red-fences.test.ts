@@ -472,6 +472,20 @@ const sweeps: Fence[] = [
     },
     tells: /two ways lead to the job/,
   },
+  {
+    rule: 'a lane is read on whose last job here is one that a bell told of',
+    without: { remove: 'if is_bounded then tell_low() end\n' },
+    options: { window: 1 },
+    happens: async queue => {
+      await queue.lane(1)
+      await queue.worker(1)
+      const first = job('a', 1)
+      await queue.placeJobs([first, job('b', 2)])
+      await queue.takeOffered({ generation: 'g1', worker: 1, limit: 5, running: 0, job: first, done: [] })
+      return (await queue.snapshot()).low.includes(1) ? [] : 'nobody reads on in the lane'
+    },
+    tells: /nobody reads on in the lane/,
+  },
 ]
 
 describe('what was lost on the way', () => {
