@@ -66,7 +66,7 @@ export default defineConfig({
         extends: true,
         test: { name: 'all alone', include: ALONE, provide: { dispatch: 'direct' } },
       },
-      // Processes have the roles and users that they would have in production, see global-setup.ts.
+      // Processes have users of Redis as they would have in production, see deployment.ts.
       {
         extends: true,
         test: {

@@ -56,12 +56,17 @@ export async function ask(
   page?: Page,
 ): Promise<Finding[]> {
   const values = question.values?.(options) ?? []
-  let table = `longshore.${question.over}`
+  const table = `longshore.${question.over}`
+  let sql = question.sql.replaceAll('@page', table)
   if (page) {
-    table = `(select * from ${table} where id > $${values.length + 1} and id <= $${values.length + 2})`
+    const [after, last] = [`$${values.length + 1}`, `$${values.length + 2}`]
+    // Not a selection of all its columns: readers may not see what jobs carry.
+    sql = question.sql.replaceAll(
+      /@page (\w+)/g,
+      (_, row) => `(${table} ${row} join (select) page on ${row}.id > ${after} and ${row}.id <= ${last})`,
+    )
     values.push(page.after, page.last)
   }
-  const sql = question.sql.replaceAll('@page', table)
   const limit = question.keep ? '' : ` limit ${most}`
   // Materialized: for the first few of many the planner would compare every job with every other.
   const text = `with found as materialized (${sql}) select * from found${limit}`

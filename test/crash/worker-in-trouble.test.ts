@@ -89,8 +89,9 @@ describe('a worker', () => {
         return rows.length === 0
       })
       // Nobody else has a handler for them.
-      const state = 'select state, attempts from longshore.jobs where id <> $1'
-      expect(await database.rows(state, [held.id])).toEqual(Array(3).fill({ state: 'ready', attempts: 0 }))
+      const untouched = { state: 'ready', attempts: 0, rescues: 0, lease_token: '0' }
+      const state = 'select state, attempts, rescues, lease_token from longshore.jobs where id <> $1'
+      expect(await database.rows(state, [held.id])).toEqual(Array(3).fill(untouched))
       return refs
     })
     await holder.query('commit')

@@ -28,7 +28,7 @@ beforeEach(async () => {
   const [settings] = await database.rows<{ deployment: string }>('select deployment from longshore.settings')
   root = rootKey(settings?.deployment ?? '', 'default')
   await client.del(root) // of the test before
-  const relay: Relay = createRelay({ postgres: database.url, redis })
+  const relay: Relay = createRelay({ postgres: database.urlOf('relay'), redis })
   await relay.start()
   const producer = deployment.producer({ tasks: [task] })
   await producer.enqueueMany(

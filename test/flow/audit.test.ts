@@ -25,7 +25,7 @@ beforeAll(async () => {
     rows: async <Row>(text: string, values?: unknown[]) => (await tx.query(text, values)).rows as Row[],
   })
   await journal.install()
-  producer = createProducer({ postgres: database.url, tasks: [plain, limited, linked] })
+  producer = createProducer({ postgres: database.urlOf('producer'), tasks: [plain, limited, linked] })
   const worker = await workByHand(database, ['plain', 'limited'])
   const refs = await producer.enqueueMany(plain, ['succeeded', 'running'], { priority: 9 })
   refs.push(

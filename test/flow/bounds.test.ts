@@ -151,12 +151,14 @@ describe('createWorker', () => {
     [{ logger: console }, 'logger must be a pino logger'],
     [{ postgres: 5 }, 'postgres must be a connection string or an object'],
   ])('refuses %o', (options, message) => {
-    expect(() => createWorker(any({ postgres: database.url, handlers, ...options }))).toThrow(message)
+    expect(() => createWorker(any({ postgres: database.urlOf('worker'), handlers, ...options }))).toThrow(
+      message,
+    )
   })
 
   it('refuses what is no object, and a deadline that no timer can hold', async () => {
     expect(() => createWorker(any(undefined))).toThrow('createWorker must be an object of options')
-    const worker = createWorker({ postgres: database.url, handlers })
+    const worker = createWorker({ postgres: database.urlOf('worker'), handlers })
     await expect(worker.stop({ deadline: '25d' })).rejects.toThrow('deadline must be at most')
     await expect(worker.stop(any({ timeout: 5 }))).rejects.toThrow('unknown option "timeout"')
     await worker.stop({ deadline: '24d' })
@@ -172,7 +174,7 @@ describe('createProducer', () => {
     [{ maxPayloadBytes: 0 }, 'maxPayloadBytes must be'],
     [{ maxPayloadBytes: Number.POSITIVE_INFINITY }, 'maxPayloadBytes must be'],
   ])('refuses %o', (options, message) => {
-    expect(() => createProducer(any({ postgres: database.url, ...options }))).toThrow(message)
+    expect(() => createProducer(any({ postgres: database.urlOf('producer'), ...options }))).toThrow(message)
   })
 
   it('every verb refuses garbage with an error of its own', async () => {

@@ -593,7 +593,7 @@ describe('through Redis', () => {
   afterAll(() => client.disconnect())
 
   it('[X6] finds what Redis lacks, and lets the relay read it again', async () => {
-    const relay = createRelay({ postgres: database.url, redis })
+    const relay = createRelay({ postgres: database.urlOf('relay'), redis })
     await relay.start()
     const inOrder = async () => (await auditDispatch(db, { redis, looks: 1 })).length === 0
     const [settings] = await database.rows<{ deployment: string }>(
@@ -616,7 +616,7 @@ describe('through Redis', () => {
     const mended = await see({ redis, repair: true })
     expect(mended).toMatchObject({ isHealthy: true, repaired: [{ remedy: 'the relay reads it again' }] })
 
-    const again = createRelay({ postgres: database.url, redis })
+    const again = createRelay({ postgres: database.urlOf('relay'), redis })
     await again.start()
     await eventually('the relay has read it', async () =>
       Boolean(

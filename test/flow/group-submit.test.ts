@@ -257,7 +257,7 @@ describe('a group with an id of its own', () => {
 
 describe('a lost reply', () => {
   const lossy = async () => {
-    proxy = await startProxy(database.url)
+    proxy = await startProxy(database.urlOf('producer'))
     const producer = deployment.producer({ tasks: [step, wide], postgres: proxy.url })
     const { group } = await submitGraph(producer, step, { warm: [] })
     return { proxy, producer, group }
@@ -356,7 +356,7 @@ describe('groups submitted at the same time', () => {
   })
 
   it('[S10] are not doubled when the reply is lost', async () => {
-    proxy = await startProxy(database.url)
+    proxy = await startProxy(database.urlOf('producer'))
     const producer = deployment.producer({ tasks: [step], postgres: proxy.url })
     await submitGraph(producer, step, { warm: [] })
     const groups = diamonds(producer, 5)

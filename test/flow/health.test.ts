@@ -106,7 +106,7 @@ describe.each(['worker', 'relay'])('a %s', command => {
 describe('a worker', () => {
   it('says what it is about, from before its start to after its stop', async () => {
     const worker = createWorker({
-      postgres: database.url,
+      postgres: database.urlOf('worker'),
       handlers: [defineTask<number>({ name: 'any' }).handle(() => undefined)],
     })
     const state = async () => {
@@ -170,7 +170,10 @@ describe('a worker', () => {
 
 describe('a relay', () => {
   it('is ready whether it leads or stands by, and says which', async () => {
-    const [one, other] = [createRelay({ postgres: database.url }), createRelay({ postgres: database.url })]
+    const [one, other] = [
+      createRelay({ postgres: database.urlOf('relay') }),
+      createRelay({ postgres: database.urlOf('relay') }),
+    ]
     expect(await one.health()).toMatchObject({ isReady: false, state: 'not started' })
     await one.start()
     try {

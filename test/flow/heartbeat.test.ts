@@ -21,7 +21,7 @@ afterEach(async () => {
 })
 
 async function startProcess(options: Partial<WorkerOptions>): Promise<Cli> {
-  const args = [JSON.stringify({ postgres: database.url, ...options })]
+  const args = [JSON.stringify({ postgres: database.urlOf('worker'), ...options })]
   const cli = spawnScript('test/support/blocking-worker.ts', args)
   processes.push(cli)
   await cli.says('running')
@@ -203,7 +203,7 @@ describe('the heartbeat', () => {
     const cancelled = counter()
     const dead = counter()
     const heartbeat = startHeartbeat({
-      postgres: database.url,
+      postgres: database.urlOf('worker'),
       schema: 'longshore',
       workerId: worker.id,
       leaseMs: 300,
@@ -226,7 +226,7 @@ describe('the heartbeat', () => {
   })
 
   it('[W12] asks a password function each time it connects', async () => {
-    const url = new URL(database.url)
+    const url = new URL(database.urlOf('worker'))
     const asked = counter()
     await deployment.worker({
       lease: '3s',
@@ -250,7 +250,11 @@ describe('the heartbeat', () => {
 
   it('[W12] refuses settings that a thread cannot be given, and leases that make no sense', () => {
     const make = (options: Partial<WorkerOptions>) => () =>
-      createWorker({ postgres: database.url, handlers: [task.handle(() => undefined)], ...options })
+      createWorker({
+        postgres: database.urlOf('worker'),
+        handlers: [task.handle(() => undefined)],
+        ...options,
+      })
     const ssl = { ca: 'certificate', checkServerIdentity: () => undefined }
     expect(make({ postgres: { host: 'db', ssl } })).toThrow('ssl.checkServerIdentity cannot be handed')
     // The driver hides a key that it has seen.
@@ -367,7 +371,7 @@ describe('a worker that lost its lease', () => {
     for (let n = 0; n < 8; n++) {
       const { logger, says } = listeningLogger()
       const worker = createWorker({
-        postgres: database.url,
+        postgres: database.urlOf('worker'),
         lease: 100,
         logger,
         handlers: [task.handle(() => undefined)],

@@ -17,7 +17,7 @@ afterEach(async () => {
 function start(heapMb: number, options: object): Cli {
   const cli = spawnScript(
     'test/support/heavy-worker.ts',
-    [JSON.stringify({ postgres: database.url, redis: '', ...options })],
+    [JSON.stringify({ postgres: database.urlOf('worker'), redis: '', ...options })],
     { NODE_OPTIONS: `--max-old-space-size=${heapMb}`, LONGSHORE_LOG_LEVEL: 'silent' },
   )
   processes.push(cli)

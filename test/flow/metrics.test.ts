@@ -142,7 +142,7 @@ describe('a worker', () => {
     const entered = gate()
     const leave = gate()
     const worker = createWorker({
-      postgres: database.url,
+      postgres: database.urlOf('worker'),
       metricsPrefix: 'own_',
       handlers: [
         task('mine').handle(async () => {
@@ -200,7 +200,7 @@ describe('a relay', () => {
   })
 
   it('answers without Postgres with what it knows', async () => {
-    const proxy = await startProxy(database.url)
+    const proxy = await startProxy(database.urlOf('relay'))
     try {
       const relay = await serve(['relay'], { ...env, DATABASE_URL: proxy.url })
       await deployment.producer().enqueueMany(task('nobody'), numbers(3))

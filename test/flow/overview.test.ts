@@ -12,7 +12,7 @@ const deployment = useDeployment(database)
 
 let pool: Pool
 beforeAll(() => {
-  pool = openPool(database.url, 1, () => undefined)
+  pool = openPool(database.urlOf('reader'), 1, () => undefined)
 })
 afterAll(() => pool.end())
 

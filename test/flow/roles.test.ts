@@ -272,6 +272,14 @@ describe('each role is refused what is not its own', () => {
   it('lets readers look at everything but what jobs carry', async () => {
     for (const view of ['job_status', 'group_status', 'blocked', 'worker_status'])
       await as('reader', `select * from longshore.${view}`)
+    const producer = createProducer({ postgres: asUser(database.url, `${roles.prefix}_user_producer`) })
+    const step = defineTask<string>({ name: 'looked at' })
+    const [ended] = await producer.enqueueMany(step, ['a', 'b'], { workflow: 'w' })
+    if (ended) await producer.cancel(ended)
+    const group = producer.group({ name: 'g' })
+    group.add(step, 'c', { after: group.add(step, 'd') })
+    await group.submit()
+    await producer.close()
     const reader = asUser(database.url, `${roles.prefix}_user_reader`)
     const look = async (...command: string[]) => {
       const { code, stderr } = await spawnCli([...command, '--database-url', reader]).ended

@@ -403,7 +403,7 @@ describe('a worker that stops', () => {
 describe('a module', () => {
   const start = (file: string) =>
     createWorker({
-      postgres: database.url,
+      postgres: database.urlOf('worker'),
       handlers: [inThread().handle({ isolate: 'thread', module: new URL(file, module) })],
     }).start()
 

@@ -15,7 +15,7 @@ const database = useDatabase()
 const deployment = useDeployment(database)
 const step = defineTask<number>({ name: 'step' })
 
-const top = (...args: string[]) => spawnCli(['top', ...args], { DATABASE_URL: database.url })
+const top = (...args: string[]) => spawnCli(['top', ...args], { DATABASE_URL: database.urlOf('reader') })
 
 describe('longshore top --once', () => {
   it('[W12] prints one frame as plain text, or what was seen as JSON', async () => {
@@ -105,7 +105,7 @@ describe.skipIf(NO_PTY)(`longshore top in a terminal${NO_PTY ? ` (skipped: ${NO_
     ['q', 'q'],
     ['Ctrl-C', '\x03'],
   ])('[W12] draws whole frames that fit, ends on %s and leaves the terminal as it was', async (_, key) => {
-    pty = start(database.url, { NO_COLOR: '1' })
+    pty = start(database.urlOf('reader'), { NO_COLOR: '1' })
     await pty.shows('q quits')
     await pty.shows('no workers: start one with longshore worker')
     expect(frames(pty).length).toBeGreaterThan(0)
@@ -124,7 +124,7 @@ describe.skipIf(NO_PTY)(`longshore top in a terminal${NO_PTY ? ` (skipped: ${NO_
   it('[W12] ends in order on SIGTERM', async () => {
     pty = startInPty(
       `sh -c '${process.execPath} ${resolve('dist/cli/main.js')} top & pid=$!; read line; kill -TERM $pid; wait $pid; echo "code=$?"; stty -a' </dev/tty`,
-      { DATABASE_URL: database.url },
+      { DATABASE_URL: database.urlOf('reader') },
     )
     await pty.shows('q quits')
     pty.press('\r')
@@ -132,7 +132,7 @@ describe.skipIf(NO_PTY)(`longshore top in a terminal${NO_PTY ? ` (skipped: ${NO_
   })
 
   it('[W12] tells that Postgres is silent or gone, and goes on when it is back', async () => {
-    proxy = await startProxy(database.url)
+    proxy = await startProxy(database.urlOf('reader'))
     pty = start(proxy.url)
     await pty.shows('q quits')
     proxy.holdAll()
@@ -140,7 +140,7 @@ describe.skipIf(NO_PTY)(`longshore top in a terminal${NO_PTY ? ` (skipped: ${NO_
     proxy.leadTo(await closedPort())
     proxy.letFlow()
     await pty.shows('trying again')
-    proxy.leadTo(database.url)
+    proxy.leadTo(database.urlOf('reader'))
     const told = frames(pty).length
     await expect
       .poll(

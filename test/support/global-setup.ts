@@ -76,8 +76,8 @@ export default async function setup(project: TestProject): Promise<(() => Promis
 
 async function makeTemplate(adminUrl: string, dispatch: 'direct' | 'redis'): Promise<Template> {
   const name = `longshore_test_${process.pid}_${dispatch}`
-  // Where jobs go through Redis, processes have the roles that they would have in production.
-  const roles = dispatch === 'redis' ? `longshore_test_${process.pid}` : ''
+  // Processes have the roles that they would have in production.
+  const roles = `longshore_test_${process.pid}_${dispatch}`
   const url = new URL(adminUrl)
   url.pathname = `/${name}`
   const admin = new pg.Client(adminUrl)

@@ -30,6 +30,7 @@ export interface JournalRun {
 
 const INSTALL = `
   create schema journal;
+  grant usage on schema journal to public;
   -- In the order of its numbers: two changes of one job are told apart by the lock on its row.
   create table journal.changes (
     no bigint generated always as identity primary key,
