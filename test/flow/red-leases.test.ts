@@ -397,6 +397,21 @@ const deaths: Guard[] = [
     },
     tells: /^13: .* it runs under worker \d+, which does not exist/m,
   },
+  {
+    rule: 'a claim that is under way while its worker is taken for dead is broken off only if nobody reads its answer',
+    without: { name: 'end_claims', remove: " and a.wait_event = 'ClientWrite'" },
+    happens: async () => {
+      await deployment.producer({ tasks: [task] }).enqueue(task, 1)
+      const worker = await workByHand(database, ['task'])
+      const claiming = await database.connect(database.urlOf('worker'))
+      await claiming.query('begin')
+      await claiming.query("select longshore.settle_and_claim($1, '{}', '{}', null, null, 1)", [worker.id])
+      await expire(worker)
+      await database.rows('select longshore.rescue(3600000, 1000)')
+      await claiming.query('rollback')
+    },
+    tells: /terminat/,
+  },
 ]
 
 describe('the death of a worker', () => {

@@ -330,6 +330,41 @@ const freed: Guard[] = [
     },
     tells: BY_NOBODY,
   },
+  {
+    rule: 'two that free slots of the same limits in another order do not wait for each other',
+    without: {
+      name: 'free_slots',
+      remove: '  order by g.limit_id, g.number\n',
+      replacement: '  order by case when p_lanes[1] < p_lanes[2] then g.limit_id else - g.limit_id end\n',
+    },
+    happens: async () => {
+      const second = defineTask({ name: 'second', concurrency: 2 })
+      const producer = deployment.producer({ tasks: [limited, second] })
+      for (const task of [limited, second]) await producer.enqueue(task, 1)
+      await (await workByHand(database, ['limited', 'second'])).claim(2)
+      const held = await database.rows<{ lane: number; slot: number }>(
+        'select lane, slot from longshore.jobs order by lane',
+      )
+      const free = (client: TestClient, slots: typeof held) =>
+        client.query('select longshore.free_slots($1, $2, array_fill(null::smallint, array[2]))', [
+          slots.map(({ lane }) => lane),
+          slots.map(({ slot }) => slot),
+        ])
+      const [holder, one, other] = [await begin(), await begin(), await begin()]
+      await holder.query(
+        'select from longshore.slot_groups g where g.limit_id = (select min(id) from longshore.limits) for update',
+      )
+      const freed = underWay(free(one, held))
+      await waitsForLock(database, one)
+      const freedToo = underWay(free(other, held.toReversed()))
+      await waitsForLock(database, other)
+      await holder.query('commit')
+      await freed
+      await one.query('rollback')
+      await freedToo
+    },
+    tells: /deadlock/,
+  },
 ]
 
 describe('a slot is freed with the end of the run:', () => {

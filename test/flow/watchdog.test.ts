@@ -4,8 +4,9 @@ import { defineTask, type GroupEvent, type Producer, readWatchdog, setWatchdog }
 import { settling, workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { waitsForLock } from '../support/locks.ts'
 import { eventually } from '../support/signals.ts'
-import { weakened } from '../support/weaken.ts'
+import { pauseAt, weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -95,7 +96,40 @@ async function frozenAndRun(producer = deployment.producer({ tasks: [step] })) {
   return { producer, worker, ...made }
 }
 
+const BARRIER = 85
+
 describe('watchdog', () => {
+  it('[S12] does not report a group that ends between the look at it and the report', async () => {
+    const pause = {
+      name: 'report_stuck',
+      remove: '\nbegin\n',
+      replacement: `\nbegin\n  ${pauseAt(BARRIER)}\n`,
+    }
+    /** Whether it counts as stuck, though it has ended. */
+    const endMeanwhile = async () => {
+      const { producer, group } = await frozenAndRun()
+      await look()
+      await pass('11 minutes')
+      const [blocker, looking] = [await database.connect(), await database.connect()]
+      await blocker.query('select pg_advisory_lock($1)', [BARRIER])
+      const looked = looking.query(
+        "select longshore.watch_groups('00000000-0000-0000-0000-000000000000', 2, 1000, 3600000)",
+      )
+      await waitsForLock(database, looking)
+      await producer.cancelGroup(group)
+      await blocker.query('select pg_advisory_unlock($1)', [BARRIER])
+      await looked
+      const rows = await database.rows(
+        'select from longshore.groups where id = $1 and finished_at is not null and stuck is not null',
+        [group.id],
+      )
+      return rows.length > 0
+    }
+    expect(await weakened(database, [pause], endMeanwhile)).toBe(false)
+    const blind = { name: 'report_stuck', remove: ' and g.finished_at is null' }
+    expect(await weakened(database, [pause, blind], endMeanwhile)).toBe(true)
+  })
+
   it('[S12] reports a frozen group with everything known about it, tells watchers, and counts it', async () => {
     deployment.skipAudit('a counter is wrong on purpose')
     const lines: Record<string, unknown>[] = []
