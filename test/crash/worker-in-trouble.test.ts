@@ -26,12 +26,18 @@ const finished = () =>
   database.rows('select state, attempts, rescues from longshore.finished_jobs order by id')
 
 const BARRIER = 4714
-/** The calls of this worker, and of no other, stop there. */
-const pauses = (worker: number) => ({
+/** The calls of whoever runs `wait` stop there. Made so before it starts: whoever takes the barrier waits for calls that have passed it. */
+const pausing = {
   name: 'settle_and_claim',
   remove: '\nbegin\n',
-  replacement: `\nbegin\n  if p_worker = ${worker} then ${pauseAt(BARRIER)} end if;\n`,
-})
+  replacement: `
+begin
+  if exists (select from longshore.workers w where w.id = p_worker and '${wait.name}' = any (w.tasks)) then
+    ${pauseAt(BARRIER)}
+  end if;
+`,
+}
+const paused = <T>(work: () => Promise<T>) => weakened(database, [pausing], work)
 
 describe('a worker', () => {
   it('[W12] its event loop is blocked by a handler for three leases: the lease survives', async () => {
@@ -61,17 +67,17 @@ describe('a worker', () => {
     expect(await deployment.runs()).toMatchObject([{ worker: worker.id, wentTo: 'ended' }])
   })
 
-  it('[S7] its claim is in flight while it is rescued: the claim is refused, and it begins a second life', async () => {
-    await startLeader()
-    const producer = deployment.producer({ tasks: [wait] })
-    const sleeper = await startProcess({ lease: '2s' })
-    const held = await producer.enqueue(wait, 0)
-    await running(1)
-    const [blocker, holder] = [await database.connect(), await database.connect()]
-    // Somebody holds its job, so that it stays among the workers, as a dead one.
-    await holder.query('begin')
-    await holder.query('select from longshore.jobs where id = $1 for update', [held.id])
-    const refs = await weakened(database, [pauses(sleeper.id)], async () => {
+  it('[S7] its claim is in flight while it is rescued: the claim is refused, and it begins a second life', () =>
+    paused(async () => {
+      await startLeader()
+      const producer = deployment.producer({ tasks: [wait] })
+      const sleeper = await startProcess({ lease: '2s' })
+      const held = await producer.enqueue(wait, 0)
+      await running(1)
+      const [blocker, holder] = [await database.connect(), await database.connect()]
+      // Somebody holds its job, so that it stays among the workers, as a dead one.
+      await holder.query('begin')
+      await holder.query('select from longshore.jobs where id = $1 for update', [held.id])
       await blocker.query('select pg_advisory_lock($1)', [BARRIER])
       const refs = await producer.enqueueMany(other, numbers(3))
       await standsAtBarrier(database, 'settle_and_claim')
@@ -92,19 +98,17 @@ describe('a worker', () => {
       const untouched = { state: 'ready', attempts: 0, rescues: 0, lease_token: '0' }
       const state = 'select state, attempts, rescues, lease_token from longshore.jobs where id <> $1'
       expect(await database.rows(state, [held.id])).toEqual(Array(3).fill(untouched))
-      return refs
-    })
-    await holder.query('commit')
-    sleeper.release()
-    sleeper.resume()
-    await deployment.atRest({ enqueued: [held, ...refs] })
-    const runs = await deployment.runs()
-    expect(runs.map(run => run.worker > sleeper.id)).toEqual([false, true, true, true, true])
-    expect(await finished()).toEqual([
-      { state: 'succeeded', attempts: 1, rescues: 1 },
-      ...Array(3).fill({ state: 'succeeded', attempts: 1, rescues: 0 }),
-    ])
-  })
+      await holder.query('commit')
+      sleeper.release()
+      sleeper.resume()
+      await deployment.atRest({ enqueued: [held, ...refs] })
+      const runs = await deployment.runs()
+      expect(runs.map(run => run.worker > sleeper.id)).toEqual([false, true, true, true, true])
+      expect(await finished()).toEqual([
+        { state: 'succeeded', attempts: 1, rescues: 1 },
+        ...Array(3).fill({ state: 'succeeded', attempts: 1, rescues: 0 }),
+      ])
+    }))
 
   it('[S10] one job of a batch has a result that cannot be stored: it fails, its neighbours complete', async () => {
     const producer = deployment.producer()
@@ -150,33 +154,31 @@ describe('a worker', () => {
     await database.rows('alter table longshore.finished_jobs drop constraint no_bad')
   })
 
-  it('[W16] [W7] SIGTERM, then SIGKILL: what has not started is given back, what runs is rescued, no attempt used', async () => {
-    await startLeader()
-    const producer = deployment.producer({ tasks: [wait] })
-    const doomed = await startProcess({ lease: '5s' })
-    const inside = await producer.enqueueMany(wait, numbers(2))
-    await running(2)
-    const blocker = await database.connect()
-    const unstarted = await weakened(database, [pauses(doomed.id)], async () => {
+  it('[W16] [W7] SIGTERM, then SIGKILL: what has not started is given back, what runs is rescued, no attempt used', () =>
+    paused(async () => {
+      await startLeader()
+      const producer = deployment.producer({ tasks: [wait] })
+      const doomed = await startProcess({ lease: '2s' })
+      const inside = await producer.enqueueMany(wait, numbers(2))
+      await running(2)
+      const blocker = await database.connect()
       await blocker.query('select pg_advisory_lock($1)', [BARRIER])
-      const refs = await producer.enqueueMany(other, numbers(3))
+      const unstarted = await producer.enqueueMany(other, numbers(3))
       await standsAtBarrier(database, 'settle_and_claim')
       // The answer to its claim comes when it is about to stop.
       await doomed.stop()
       await blocker.query('select pg_advisory_unlock($1)', [BARRIER])
-      return refs
-    })
-    await eventually('they were claimed and given back', async () => {
-      const runs = (await deployment.runs()).filter(run => run.task === other.name)
-      return runs.length === 3 && runs.every(run => run.wentTo === 'ready' && !run.isRescued)
-    })
-    await doomed.kill()
-    const heir = await startProcess()
-    heir.release()
-    await deployment.atRest({ enqueued: [...inside, ...unstarted] })
-    expect(await finished()).toEqual([
-      ...Array(2).fill({ state: 'succeeded', attempts: 1, rescues: 1 }),
-      ...Array(3).fill({ state: 'succeeded', attempts: 1, rescues: 0 }),
-    ])
-  })
+      await eventually('they were claimed and given back', async () => {
+        const runs = (await deployment.runs()).filter(run => run.task === other.name)
+        return runs.length === 3 && runs.every(run => run.wentTo === 'ready' && !run.isRescued)
+      })
+      await doomed.kill()
+      const heir = await startProcess()
+      heir.release()
+      await deployment.atRest({ enqueued: [...inside, ...unstarted] })
+      expect(await finished()).toEqual([
+        ...Array(2).fill({ state: 'succeeded', attempts: 1, rescues: 1 }),
+        ...Array(3).fill({ state: 'succeeded', attempts: 1, rescues: 0 }),
+      ])
+    }))
 })
