@@ -2,9 +2,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readRelayed } from '../../src/postgres/relay-reads.ts'
 import { useDatabase } from '../support/database.ts'
+import type { HandWorker } from '../support/hand-worker.ts'
 import { auditAll } from '../support/model-compare.ts'
-import { rest } from '../support/model-steps.ts'
-import { FREE, type Ground, modelGround } from '../support/model-world.ts'
+import { passTime } from '../support/model-history.ts'
+import { obey, rest } from '../support/model-steps.ts'
+import { ABLE, FREE, type Ground, modelGround } from '../support/model-world.ts'
 import { useRedis } from '../support/redis.ts'
 
 const database = useDatabase()
@@ -49,4 +51,17 @@ describe('a relay that follows', () => {
       expect(await generation()).not.toBe(begun)
     },
   )
+
+  it('[X7] offers again what a dead worker took, at the latest when it is overdue', async () => {
+    const { world, side, id } = await begin()
+    const [other, by] = world.workers as [HandWorker, HandWorker]
+    expect((await by.begin([], 1)).named?.ids).toEqual([id])
+    await obey(world, { do: 'worker dies', worker: 1, facts: ABLE, rescued: 1000 })
+    await side.relay.turn()
+    await side.relay.turn(() => obey(world, { do: 'relay follows', former: 'goes on' }))
+    await rest(world)
+    await passTime(world)
+    await rest(world)
+    expect((await other.begin([], 1)).named?.ids).toEqual([id])
+  })
 })

@@ -79,6 +79,7 @@ async function drain(world: World): Promise<void> {
   const hasReady = () => [...model.jobs.values()].some(job => job.state === 'ready')
   for (let still = 0; still === 0 || (still < PATIENCE && hasReady()); ) {
     const before = moved()
+    if (still > 0) await passTime(world)
     await rest(world)
     await world.redis?.relay.term.audit()
     for (const by of world.workers) {
@@ -90,6 +91,14 @@ async function drain(world: World): Promise<void> {
   await rest(world)
   await obey(world, { do: 'sweep' })
   await compare(world)
+}
+
+/** What was taken and not claimed is overdue by now: a relay that has followed another knows it only by that. */
+export async function passTime({ redis }: World): Promise<void> {
+  if (!redis?.hasFollowed) return
+  const key = `${redis.index.root}:${redis.relay.generation}:taken`
+  for (const [id, taken] of Object.entries(await redis.client.hgetall(key)))
+    await redis.client.hset(key, id, taken.replace(/^(\d+) \d+ /, '$1 0 '))
 }
 
 /** The watchdog holds its peace on groups that wait for a stopped workflow. */

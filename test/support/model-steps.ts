@@ -202,6 +202,7 @@ async function obeyInRedis(world: World, given: Command): Promise<void> {
       if (given.former === 'stops') await former.term.stop()
       if (given.former === 'goes on') redis.former.push(former)
       redis.relay = await redis.lead()
+      redis.hasFollowed = true
       return
     }
     case 'former relay': {

@@ -66,6 +66,8 @@ interface RedisSide {
   relay: HandRelay
   /** Relays that led before and go on as if they did. */
   readonly former: HandRelay[]
+  /** One relay has followed another, which may have been about to look after what dead workers took. */
+  hasFollowed: boolean
   /** Told late. */
   readonly hints: ReadyJob[]
   lead(): Promise<HandRelay>
@@ -123,6 +125,7 @@ export async function modelGround(database: TestDatabase, redis?: TestRedis): Pr
           client: redis.client,
           relay: await lead(),
           former: [],
+          hasFollowed: false,
           hints: [],
           lead,
           root: undefined,
