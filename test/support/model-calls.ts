@@ -10,16 +10,17 @@ import type { World } from './model-world.ts'
 export interface Run {
   pick: number
   kind: OutcomeKind
-  /** Of all runs that the worker ever had, as if it had been held up since. */
+  /** One that the worker had before, as if it had been held up since; rather of a job that it runs again. */
   isOld?: boolean
 }
 
 export function outcomesOf({ model }: World, by: HandWorker, runs: readonly Run[]): Outcome[] {
   const running = model.running(by.id)
   const all = model.runs.filter(run => run.worker === by.id)
+  const before = all.filter(run => running.some(({ id, token }) => run.id === id && run.token !== token))
   const chosen = new Map<string, Outcome>()
   for (const { pick, kind, isOld } of runs) {
-    const among = isOld ? all : running
+    const among = isOld ? (before.length > 0 ? before : all) : running
     const run = among[pick % Math.max(among.length, 1)]
     if (run) chosen.set(run.id, toOutcome(run.id as JobId, run.token, kind))
   }

@@ -13,8 +13,9 @@ import type { Facts, World } from './model-world.ts'
 
 const pick = fc.nat(30)
 const worker = fc.nat(2)
-const workflow = fc.constantFrom('v' as const, 'w' as const)
-const seldom = fc.nat(5).map(chance => chance === 5)
+const workflow = fc.constantFrom('v' as const, 'v' as const, 'w' as const)
+const oneIn = (count: number) => fc.nat(count - 1).map(chance => chance === count - 1)
+const seldom = oneIn(6)
 const parents = fc.array(
   fc.record({ pick, policy: fc.constantFrom<EdgePolicy[]>('fail', 'run', 'cancel') }),
   {
@@ -25,6 +26,8 @@ const plan: fc.Arbitrary<JobPlan> = fc
   .record({
     kind: fc.constantFrom(
       { task: 'free' as const },
+      { task: 'free' as const },
+      { task: 'free' as const },
       { task: 'tight' as const },
       { task: 'tight' as const, key: 'a' as const },
       { task: 'tight' as const, key: 'b' as const },
@@ -32,10 +35,10 @@ const plan: fc.Arbitrary<JobPlan> = fc
     isSpecial: seldom,
     needsGpu: seldom,
     priority: fc.constantFrom(0, 0, 0, 7),
-    isDelayed: seldom,
+    isDelayed: oneIn(10),
     order: fc.oneof(
       { weight: 3, arbitrary: fc.constant({ halts: false }) },
-      { weight: 1, arbitrary: fc.record({ workflow, halts: fc.boolean() }) },
+      { weight: 2, arbitrary: fc.record({ workflow, halts: fc.boolean() }) },
     ),
     parents,
   })
@@ -45,10 +48,10 @@ const facts: fc.Arbitrary<Facts> = fc.record({
   isSpecial: fc.boolean(),
   hasGpu: fc.boolean(),
 })
-const runs: fc.Arbitrary<Run[]> = fc.array(
+const someRuns: fc.Arbitrary<Run[]> = fc.array(
   fc.record({
     pick,
-    isOld: seldom,
+    isOld: oneIn(4),
     kind: fc.constantFrom<OutcomeKind[]>(
       'succeeded',
       'succeeded',
@@ -60,20 +63,30 @@ const runs: fc.Arbitrary<Run[]> = fc.array(
   }),
   { maxLength: 4 },
 )
+/** Ends that come together, as those of parents with the same child. */
+const allSucceed = fc.constant([0, 1, 2, 3].map((at): Run => ({ pick: at, kind: 'succeeded' })))
+const runs = fc.oneof({ weight: 3, arbitrary: someRuns }, { weight: 1, arbitrary: allSucceed })
 const named = <Name extends string, Rest extends object>(
   name: Name,
   rest: { [K in keyof Rest]: fc.Arbitrary<Rest[K]> },
 ) => fc.record({ do: fc.constant(name), ...rest }) as unknown as fc.Arbitrary<Command>
 
-const call = named('call', { worker: fc.nat(3), limit: fc.integer({ min: 0, max: 4 }), runs, isLate: seldom })
+const call = named('call', {
+  // One of them more than others: it runs jobs again, and several at once.
+  worker: fc.constantFrom(0, 0, 0, 1, 2, 3),
+  limit: fc.constantFrom(0, 1, 2, 4, 4),
+  runs,
+  isDirect: oneIn(4),
+  isLate: oneIn(5),
+})
 const send = named('send', {
   call: pick,
-  how: fc.constantFrom('answered', 'answered', 'answered', 'answer lost', 'never sent'),
+  how: fc.constantFrom('answered', 'answered', 'answer lost', 'never sent'),
 })
 const dies = named('worker dies', { worker, facts, rescued: fc.constantFrom(1000, 1000, 1, 0, 0) })
 const limits = named('limits', {
-  all: fc.constantFrom(1, 2, 3, undefined),
-  perKey: fc.constantFrom(1, 2, undefined),
+  all: fc.constantFrom(1, 2, 3, 4, undefined),
+  perKey: fc.constantFrom(1, 1, 2, 2, undefined),
 })
 const cancelJob = named('cancel job', { job: pick })
 const change = named('change', {
@@ -83,24 +96,25 @@ const change = named('change', {
 const flush = named('flush', {})
 const follows = (how: fc.Arbitrary<string>) => named('relay follows', { former: how })
 
-const everywhere: [number, fc.Arbitrary<Command>][] = [
+type Weighted = [weight: number, arbitrary: fc.Arbitrary<Command>]
+const everywhere: Weighted[] = [
   [
-    5,
+    8,
     named('enqueue', {
       job: plan,
-      count: fc.constantFrom(1, 1, 2, 4),
+      count: fc.constantFrom(1, 2, 2, 4),
       how: fc.constantFrom('alone', 'alone', 'alone', 'committed', 'rolled back', 'left open'),
     }),
   ],
   [1, named('enqueue again', { job: pick })],
   [1, named('end transaction', { commits: fc.boolean() })],
-  [2, named('submit', { jobs: fc.array(plan, { minLength: 1, maxLength: 5 }) })],
+  [3, named('submit', { jobs: fc.array(plan, { minLength: 1, maxLength: 5 }) })],
   [1, named('add', { group: pick, jobs: fc.array(plan, { minLength: 1, maxLength: 3 }) })],
-  [14, call],
-  [4, send],
+  [20, call],
+  [3, send],
   [2, cancelJob],
   [1, named('cancel group', { group: pick })],
-  [2, change],
+  [3, change],
   [1, named('time comes', {})],
   [1, named('resume', { workflow })],
   [1, named('sweep', {})],
@@ -108,16 +122,16 @@ const everywhere: [number, fc.Arbitrary<Command>][] = [
   [1, named('rescue', {})],
   [1, named('worker restarts', { worker, facts })],
   [1, named('properties', { worker, hasGpu: fc.boolean() })],
-  [1, limits],
+  [2, limits],
 ]
 const rest = named('rest', { worker, limit: fc.integer({ min: 1, max: 4 }) })
-const withRedis: [number, fc.Arbitrary<Command>][] = [
+const withRedis: Weighted[] = [
   [
-    8,
+    4,
     named('relay', {
       turns: fc.integer({ min: 1, max: 2 }),
       gap: fc.oneof(
-        { weight: 4, arbitrary: fc.constant(null) },
+        { weight: 1, arbitrary: fc.constant(null) },
         {
           weight: 1,
           arbitrary: fc.oneof(
@@ -134,7 +148,7 @@ const withRedis: [number, fc.Arbitrary<Command>][] = [
       ),
     }),
   ],
-  [3, named('beat', { hears: fc.constantFrom([0, 1, 2], [0], [1, 2]) })],
+  [4, named('beat', { hears: fc.constantFrom([0, 1, 2], [0, 1, 2], [0], [1, 2]) })],
   [1, named('relay audits', {})],
   [1, follows(fc.constantFrom('stops', 'dies', 'goes on'))],
   [1, named('former relay', {})],
@@ -144,11 +158,21 @@ const withRedis: [number, fc.Arbitrary<Command>][] = [
   [2, named('tell', { worker })],
 ]
 
+/** Half of the time the relay knows of it before anything else happens. */
+const relayed = (arbitrary: fc.Arbitrary<Command>): fc.Arbitrary<Command> =>
+  fc
+    .tuple(arbitrary, fc.boolean())
+    .map(([command, isRelayed]) => (isRelayed ? { ...command, isRelayed } : command))
+
 /** One arbitrary for each kind of command, as often as its weight says. */
-export const commandsOf = (isWithRedis: boolean): fc.Arbitrary<Step>[] =>
-  [...everywhere, [2, rest] as const, ...(isWithRedis ? withRedis : [])].flatMap(([weight, arbitrary]) =>
+export const commandsOf = (isWithRedis: boolean): fc.Arbitrary<Step>[] => {
+  const both = everywhere.map(
+    ([weight, arbitrary]): Weighted => [weight, isWithRedis ? relayed(arbitrary) : arbitrary],
+  )
+  return [...both, [2, rest] as const, ...(isWithRedis ? withRedis : [])].flatMap(([weight, arbitrary]) =>
     Array.from({ length: weight }, () => arbitrary.map(command => new Step(command))),
   )
+}
 
 /** A command as fast-check wants it. */
 export class Step implements fc.AsyncCommand<JobModel, World> {

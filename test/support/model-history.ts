@@ -27,7 +27,8 @@ const PATIENCE = 4
 
 export function historyProperty(ground: () => Ground, options: HistoryOptions) {
   const commands = fc.commands(commandsOf(options.isWithRedis), {
-    maxCommands: 40,
+    // Many: most faults in red.test.ts need jobs that ran, or wait, for a while.
+    maxCommands: 100,
     size: 'max',
     ...(options.replayPath ? { replayPath: options.replayPath } : {}),
   })

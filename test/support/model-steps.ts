@@ -12,15 +12,20 @@ import { auditAll, same } from './model-compare.ts'
 import { draft, endTransaction, enqueue, GPU, HOUR_MS, type JobPlan, taskOf } from './model-jobs.ts'
 import { bear, type Facts, hear, tightTask, type World } from './model-world.ts'
 
+/** `isRelayed`: then the relay takes a turn. */
+export type Command = Deed & { isRelayed?: boolean }
 /** Numbers of jobs, groups and calls: which of those that there are, counted around. */
-export type Command =
+type Deed =
   | { do: 'enqueue'; job: JobPlan; count: number; how: 'alone' | 'committed' | 'rolled back' | 'left open' }
   | { do: 'enqueue again'; job: number }
   | { do: 'end transaction'; commits: boolean }
   | { do: 'submit'; jobs: JobPlan[] }
   | { do: 'add'; group: number; jobs: JobPlan[] }
-  /** A worker, or the last one that was taken for dead, settles runs and asks for jobs; `isLate`: it is held up before it can. */
-  | { do: 'call'; worker: number; limit: number; runs: Run[]; isLate: boolean }
+  /**
+   * A worker, or the last one that was taken for dead, settles runs and asks for jobs. `isDirect`: it has not heard the relay for a
+   * while, and asks Postgres alone; `isLate`: it is held up before it can.
+   */
+  | { do: 'call'; worker: number; limit: number; runs: Run[]; isDirect: boolean; isLate: boolean }
   | { do: 'send'; call: number; how: 'answered' | 'answer lost' | 'never sent' }
   | { do: 'tell'; worker: number }
   | { do: 'cancel job'; job: number }
@@ -49,11 +54,21 @@ export type Command =
 export const START = '00000000-0000-0000-0000-000000000000'
 
 export async function obey(world: World, given: Command): Promise<void> {
+  await act(world, given)
+  if (given.isRelayed) await world.redis?.relay.turn()
+}
+
+async function act(world: World, given: Command): Promise<void> {
   const { model, producer, pool, database } = world
   const groups = [...model.groups.keys()]
   const groupAt = (at: number) => groups[at % groups.length] as string
   const jobs = [...model.jobs.values()]
-  const jobAt = (at: number) => jobs[at % jobs.length] as (typeof jobs)[number]
+  // Rather one that has not ended: after a while most have.
+  const left = model.left()
+  const jobAt = (at: number) => {
+    const among = at % 5 === 0 || left.length === 0 ? jobs : left
+    return among[at % among.length] as (typeof jobs)[number]
+  }
   switch (given.do) {
     case 'enqueue':
       return enqueue(world, given.job, given.count, given.how)
@@ -89,7 +104,9 @@ export async function obey(world: World, given: Command): Promise<void> {
     }
     case 'call': {
       const by = world.workers[given.worker] ?? world.dead.at(-1) ?? (world.workers[0] as HandWorker)
-      const call = await by.begin(outcomesOf(world, by, given.runs), given.limit)
+      const { limit, isDirect } = given
+      const begun = await by.begin(outcomesOf(world, by, given.runs), isDirect ? 0 : limit)
+      const call = isDirect ? { ...begun, limit } : begun
       if (given.isLate) world.calls.push(call)
       else await send(world, call)
       return
