@@ -6,17 +6,30 @@ import { historyProperty } from '../support/model-history.ts'
 import { type Ground, modelGround } from '../support/model-world.ts'
 import { useRedis } from '../support/redis.ts'
 import { type Weakness, weakened } from '../support/weaken.ts'
+import { type ScriptWeakness, weakenedRunner } from '../support/weaken-script.ts'
 
-const SEED = 1
-const HISTORIES = 30
+const SEED = 2
+const HISTORIES = 60
 
 interface Fault {
   fault: string
-  weaknesses: Weakness[]
+  weaknesses?: Weakness[]
+  scripts?: ScriptWeakness[]
   problem: RegExp
 }
 
 const direct: Fault[] = [
+  {
+    fault: 'a settle is accepted without its lease token',
+    weaknesses: [
+      {
+        name: 'settle',
+        remove: 'if v_ids is distinct from p_ids or v_tokens is distinct from p_tokens then',
+        replacement: 'if v_ids is distinct from p_ids then',
+      },
+    ],
+    problem: /settle loses/,
+  },
   {
     fault: 'a settle does not free the slots of its runs',
     weaknesses: [
@@ -31,7 +44,23 @@ const direct: Fault[] = [
   {
     fault: 'a parent that ends counts twice',
     weaknesses: [{ name: 'pass_on', remove: 'count(*) as steps', replacement: '2 * count(*) as steps' }],
-    problem: /claims|made ready|should be waiting|pending/,
+    problem: /claims|made ready|should be waiting|pending|violates check constraint/,
+  },
+  {
+    fault: 'parents that end together count as one',
+    weaknesses: [{ name: 'pass_on', remove: 'count(*) as steps', replacement: '1 as steps' }],
+    problem: /claims|made ready|is waiting, and should be|pending/,
+  },
+  {
+    fault: 'a stopped workflow goes on',
+    weaknesses: [
+      {
+        name: 'pass_on',
+        remove: 'where w.id = any (v_workflows) and w.halted_by is null;',
+        replacement: 'where w.id = any (v_workflows);',
+      },
+    ],
+    problem: /claims|made ready|and should be waiting|pending/,
   },
   {
     fault: 'whom an edge cancels fails',
@@ -66,8 +95,27 @@ const direct: Fault[] = [
 
 const throughRedis: Fault[] = [
   {
+    fault: 'a job that Redis names is claimed, whatever its state',
+    weaknesses: [
+      {
+        name: 'claim_plain',
+        remove: "where j.id = any (p_these) and j.state::text = 'ready' and j.lane",
+        replacement: 'where j.id = any (p_these) and j.lane',
+      },
+    ],
+    problem: /claims|violates check constraint/,
+  },
+  {
     fault: 'nobody tells the relay of what is to run again',
     weaknesses: [{ name: 'settle_others', remove: 'perform longshore.note_changes(v_ready);' }],
+    problem: /10: /,
+  },
+  {
+    fault: 'a job that is put back does not go home',
+    scripts: [
+      { remove: "place(id, number, score, token, 'hint')" },
+      { remove: "place(id, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], 'hint')" },
+    ],
     problem: /10: /,
   },
 ]
@@ -84,8 +132,9 @@ function describeFaults(faults: readonly Fault[], name: string, isWithRedis: boo
 
     it.each(faults)(
       '$fault',
-      async ({ weaknesses, problem }) => {
-        const property = historyProperty(() => ground, { isWithRedis })
+      async ({ weaknesses = [], scripts, problem }) => {
+        const runner = scripts && redis && weakenedRunner(redis.store, scripts)
+        const property = historyProperty(() => ground, { isWithRedis, runner })
         const found = await weakened(database, weaknesses, () =>
           fc.check(property, { seed: SEED, numRuns: HISTORIES, endOnFailure: true }),
         )

@@ -1,6 +1,7 @@
 /** One history of the model test, from an empty deployment to a drained one. */
 import fc from 'fast-check'
 import type { Spread } from '../../src/redis/queue-index.ts'
+import type { ScriptRunner } from '../../src/redis/scripts.ts'
 import type { JobModel } from './job-model.ts'
 import { outcomesOf, send } from './model-calls.ts'
 import { commandsOf, withNumbers } from './model-commands.ts'
@@ -13,6 +14,8 @@ export interface HistoryOptions {
   isWithRedis: boolean
   /** Of fast-check: which commands of a shrunk history were run. */
   replayPath?: string | undefined
+  /** Other scripts than the package's. */
+  runner?: ScriptRunner | undefined
   /** A history has begun. */
   onHistory?: (history: Promise<void>) => void
 }
@@ -33,18 +36,17 @@ export function historyProperty(ground: () => Ground, options: HistoryOptions) {
     ...(options.replayPath ? { replayPath: options.replayPath } : {}),
   })
   return fc.asyncProperty(fc.constantFrom(...SPREADS), commands, async (spread, steps) => {
-    const history = runHistory(ground(), spread, steps)
+    const history = runHistory(ground().begin(spread, options.runner), steps)
     options.onHistory?.(history)
     await history
   })
 }
 
 async function runHistory(
-  ground: Ground,
-  spread: Spread,
+  begun: Promise<World>,
   steps: Iterable<fc.AsyncCommand<JobModel, World>>,
 ): Promise<void> {
-  const world = await ground.begin(spread)
+  const world = await begun
   await fc.asyncModelRun(() => ({ model: world.model, real: world }), steps)
   try {
     await drainAll(world)

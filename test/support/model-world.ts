@@ -10,6 +10,7 @@ import { openPool, type Pool } from '../../src/postgres/connect.ts'
 import { registerTasks } from '../../src/postgres/register-tasks.ts'
 import { registerWorker } from '../../src/postgres/register-worker.ts'
 import { type QueueIndex, queueIndex, type Spread } from '../../src/redis/queue-index.ts'
+import type { ScriptRunner } from '../../src/redis/scripts.ts'
 import type { TestClient, TestDatabase } from './database.ts'
 import { type HandRelay, handRelay } from './hand-relay.ts'
 import { type Call, type HandWorker, handWorker } from './hand-worker.ts'
@@ -77,8 +78,8 @@ interface RedisSide {
 }
 
 export interface Ground {
-  /** An empty deployment. Redis spreads jobs by this rule. */
-  begin(spread?: Spread): Promise<World>
+  /** An empty deployment. Redis spreads jobs by this rule; `runner` has other scripts than the package's. */
+  begin(spread?: Spread, runner?: ScriptRunner): Promise<World>
   close(): Promise<void>
 }
 
@@ -92,7 +93,7 @@ export async function modelGround(database: TestDatabase, redis?: TestRedis): Pr
   let holders = 0
 
   const ground: Ground = {
-    async begin(spread = { width: 0, strategy: 'least-queue' }) {
+    async begin(spread = { width: 0, strategy: 'least-queue' }, runner?: ScriptRunner) {
       if (last?.transaction) await client.query('rollback')
       await empty(database)
       await redis?.client.flushall()
@@ -115,7 +116,7 @@ export async function modelGround(database: TestDatabase, redis?: TestRedis): Pr
       if (redis) {
         const deployment = randomBytes(6).toString('hex')
         await database.rows('update longshore.settings set deployment = $1', [deployment])
-        const { store } = redis
+        const store = { ...redis.store, ...runner }
         const index = queueIndex(store, deployment, QUEUE)
         const lead = () =>
           handRelay({ pool, store, deployment, queue: QUEUE, holder: `relay ${holders++}`, spread })
