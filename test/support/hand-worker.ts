@@ -115,7 +115,7 @@ export function handWorker(options: {
       registered = generation
     },
     async begin(said, limit) {
-      const outcomes = [...unclear.filter(one => said.every(other => other.id !== one.id)), ...said]
+      const outcomes = joined(unclear, said)
       unclear = []
       const straight = { by: this, outcomes, limit }
       if (limit === 0 || registered === undefined) return straight
@@ -179,7 +179,7 @@ export function handWorker(options: {
       await putBack(full)
     },
     async giveUp({ outcomes, named }) {
-      unclear.push(...outcomes)
+      unclear = joined(unclear, outcomes)
       await putBack((named?.ids ?? []).map(job => ({ id: job, answer: 'unclear' })))
     },
     async tell() {
@@ -193,6 +193,12 @@ export function handWorker(options: {
     },
   }
 }
+
+/** One of each job: a worker does not say two things of it at once. */
+const joined = (before: readonly Outcome[], said: readonly Outcome[]) => [
+  ...before.filter(one => said.every(other => other.id !== one.id)),
+  ...said,
+]
 
 const mutable = ({ tasks, tags, constraintTags }: ModelWorker) => ({
   tasks: [...tasks],
