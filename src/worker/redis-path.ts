@@ -124,6 +124,7 @@ export function createRedisPath(options: {
   const limitedLanes = new Set<number>()
   const putBacks = new Map<JobId, number>()
   let offer: Offer | undefined
+  let isRung = false // and has not looked since
   const timers = new Set<NodeJS.Timeout>()
 
   const isFresh = (queue: Queue) =>
@@ -157,7 +158,11 @@ export function createRedisPath(options: {
   const hearOffer = (text: string) => {
     const [, generation, id, lane, leaseToken] = OFFER.exec(text) ?? []
     const queue = queues.find(({ registered }) => registered === generation)
-    if (queue && leaseToken) offer = { queue, id: id as JobId, lane: Number(lane), leaseToken, heardAt }
+    // Several bells before it has looked are about several jobs, of several queues perhaps: a take looks at them all.
+    offer = undefined
+    if (!isRung && queue && leaseToken)
+      offer = { queue, id: id as JobId, lane: Number(lane), leaseToken, heardAt }
+    isRung = true
   }
 
   const hear = (channel: string, text: string) => {
@@ -319,10 +324,11 @@ export function createRedisPath(options: {
 
   const exchange = async (outcomes: readonly Outcome[], limit: number): Promise<Exchange> => {
     if (limit > 0 && goesStraight()) return exchangeStraight(outcomes, limit)
-    if (limit > 0 && offer) {
+    if (limit > 0) {
       const one = offer
       offer = undefined
-      if (isToBeClaimed(one)) return exchangeOffered(one, outcomes, limit)
+      isRung = false
+      if (one && isToBeClaimed(one)) return exchangeOffered(one, outcomes, limit)
     }
     const ending = new Map<Queue, Map<number, number>>()
     if (limitedRuns.size > 0) {

@@ -103,4 +103,32 @@ describe('a bell that tells of a job', () => {
     await deployment.atRest()
     expect(await deployment.runs()).toHaveLength(2)
   })
+
+  it('[S10] hides no bell of another queue that comes in the same moment', async () => {
+    const done = counter()
+    const other = defineTask<number>({ name: 'other', queue: 'other' })
+    const run = () => done.add()
+    await deployment.worker({ handlers: [task.handle(run), other.handle(run)] })
+    const relay = await deployment.relay()
+    // Past the proxy, which holds both bells back for a moment.
+    const producer = deployment.producer({ tasks: [task, other], redis: redis.server.url })
+    const inBoth = (name: string) =>
+      eventually(`${name} in both queues`, async () => {
+        const keys = (await redis.command('KEYS', `*:${name}`)) as string[]
+        return keys.length === 2
+      })
+    await Promise.all([producer.enqueue(task, 0), producer.enqueue(other, 0)])
+    for (const round of [1, 2, 3]) {
+      await done.reached(2 * round)
+      await inBoth('idle')
+      redis.proxy.holdAll()
+      await Promise.all([producer.enqueue(task, round), producer.enqueue(other, round)])
+      await inBoth('rung')
+      redis.proxy.letFlow()
+    }
+    await done.reached(8)
+    await deployment.atRest()
+    // A machine that stands still for a second may lose one.
+    expect(relay.metrics().bells).toBeLessThan(3)
+  })
 })
