@@ -168,7 +168,10 @@ export function openPool(postgres: PostgresConfig, max: number, onError: (error:
             queryTexts: (text: string, values: unknown[]) => queryTexts(client, text, values),
           }),
         )
-        await client.query('commit')
+        const { command } = await client.query('commit')
+        // Postgres calls it no error: a statement that nobody waited for has failed meanwhile.
+        if (command !== 'COMMIT')
+          throw new Error('the transaction was rolled back, since a statement in it failed: wait for each')
         return result
       } catch (error) {
         // Without an answer the connection is closed, and Postgres rolls back by itself.

@@ -96,6 +96,20 @@ describe('ctx.complete', () => {
     expect(thrown).toMatchObject({ ended: { state: 'succeeded', result: 1, attempts: 1 }, notes: ['kept'] })
   })
 
+  it('[X4] has not completed when a statement that nobody waited for fails before the commit', async () => {
+    const { ended, notes } = await run(async (job, ctx) =>
+      ctx.complete(async tx => {
+        await note(tx, job.id, `attempt ${job.attempt}`)
+        if (job.attempt > 1) return
+        // The second one comes behind the completion, and before the commit.
+        const first = tx.query('select 1')
+        first.then(() => tx.query('select 1 / 0')).catch(() => undefined)
+      }),
+    )
+    expect(ended).toMatchObject({ state: 'succeeded', attempts: 2 })
+    expect(notes).toEqual(['attempt 2'])
+  })
+
   it('[X4] is waited for by a handler that returns without waiting', async () => {
     const unawaited = await run((job, ctx) => {
       ctx.complete(tx => note(tx, job.id, 'kept').then(() => 2)).catch(() => undefined)
