@@ -35,7 +35,6 @@ begin
     else
       perform longshore.finish_job(v_job, 'cancelled');
       if v_job.group_id is not null or v_job.workflow is not null then
-        perform longshore.need_read_committed('cancel a job that others may wait for');
         v_linked := v_linked || v_job.id;
         if v_job.has_turn then
           v_workflows := v_workflows || v_job.workflow;

@@ -7,11 +7,13 @@ import { DEFAULT_SCHEMA } from './schema-name.ts'
 import { checkServerVersion, explainUnreachable } from './server-version.ts'
 
 /**
- * Refuses a server that is too old and a schema that is missing, outdated or newer, naming the command to run. `verb`: a function
+ * Refuses a server that is too old, transactions that are not READ COMMITTED unless they say so, and a schema that is missing, outdated
+ * or newer, naming the command to run. `verb`: a function
  * that whoever starts cannot do without; a user that may not call it is refused here, and not by each call later on.
  */
 export async function checkDatabase(client: Queryable, schema: string, verb?: string): Promise<void> {
   await checkServerVersion(client).catch(explainUnreachable)
+  await checkIsolation(client)
   // Whoever may not even look has none of the roles.
   const left = await stepsLeft(client, schema).catch(error => explainDenied(error, `"${schema}".migrations`))
   const flag = schema === DEFAULT_SCHEMA ? '' : ` --schema ${schema}`
@@ -29,6 +31,20 @@ export async function checkDatabase(client: Queryable, schema: string, verb?: st
     )
   }
   if (verb !== undefined) await checkPrivilege(client, schema, verb)
+}
+
+/** Whoever waits for a lock must then read what is true by now, or jobs that wait for others are missed. */
+async function checkIsolation(client: Queryable): Promise<void> {
+  const { rows } = await client.query(
+    "select current_setting('transaction_isolation') as isolation, quote_ident(current_user) as name",
+  )
+  const { isolation, name } = rows[0] ?? {}
+  if (isolation === 'read committed') return
+  throw new LongshoreError(
+    'CONFIG_INVALID',
+    `transactions of this user are ${isolation} by default, and longshore needs read committed: run ` +
+      `\`alter role ${name} set default_transaction_isolation = 'read committed'\`, or give longshore a user of its own`,
+  )
 }
 
 async function checkPrivilege(client: Queryable, schema: string, verb: string): Promise<void> {

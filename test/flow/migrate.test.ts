@@ -58,6 +58,25 @@ describe('migrate', () => {
     expect(await migrate({ postgres: database.url })).toEqual([])
   }, 60_000)
 
+  it.each(['repeatable read', 'serializable'])(
+    '[X1] nobody works where transactions are %s by default, and is told what to do',
+    async isolation => {
+      const postgres = `${database.url}?options=${encodeURIComponent(`-c default_transaction_isolation=${isolation.replace(' ', '\\ ')}`)}`
+      const producer = createProducer({ postgres })
+      const worker = createWorker({ postgres, handlers: [task.handle(() => undefined)] })
+      const relay = createRelay({ postgres })
+      for (const begin of [() => producer.enqueue(task, 1), () => worker.start(), () => relay.start()]) {
+        await expect(begin()).rejects.toMatchObject({
+          code: 'CONFIG_INVALID',
+          message: expect.stringMatching(
+            `are ${isolation} by default.*alter role \\S+ set default_transaction_isolation`,
+          ),
+        })
+      }
+      await producer.close()
+    },
+  )
+
   it('heals a producer that was made before the schema was there', async () => {
     const producer = createProducer({ postgres: database.url, schema: 'late' })
     await expect(producer.enqueue(task, 1)).rejects.toMatchObject({ code: 'SCHEMA_MISSING' })
