@@ -4,6 +4,7 @@
  */
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { explainDenied } from './denied.ts'
 import { type AuditOptions, QUESTIONS, type Question } from './questions.ts'
 import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from './schema-name.ts'
 
@@ -69,8 +70,8 @@ export async function ask(
   }
   const limit = question.keep ? '' : ` limit ${most}`
   // Materialized: for the first few of many the planner would compare every job with every other.
-  const text = `with found as materialized (${sql}) select * from found${limit}`
-  const { rows } = await db.query(inSchema(schema, text), values)
+  const text = inSchema(schema, `with found as materialized (${sql}) select * from found${limit}`)
+  const { rows } = await db.query(text, values).catch(error => explainDenied(error, text))
   const kept = question.keep ? question.keep(rows).slice(0, most) : rows
   return kept.map(row => {
     const jobId = row['job_id'] as JobId | null

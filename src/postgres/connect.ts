@@ -165,7 +165,8 @@ export function openPool(postgres: PostgresConfig, max: number, onError: (error:
         // The client itself, so that what is made for the driver's clients can use it.
         const result = await work(
           Object.assign(client, {
-            queryTexts: (text: string, values: unknown[]) => queryTexts(client, text, values),
+            queryTexts: (text: string, values: unknown[]) =>
+              queryTexts(client, text, values).catch(error => explainDenied(error, text)),
           }),
         )
         const { command } = await client.query('commit')

@@ -9,17 +9,32 @@ export function explainDenied(error: unknown, text: string): never {
   const { code, message = '' } = error as { code?: unknown; message?: string }
   const [, schema, verb] = /"(\w+)"\.(\w+)/.exec(text) ?? []
   if (code !== INSUFFICIENT_PRIVILEGE || schema === undefined || verb === undefined) throw error
-  const object = /permission denied for (?:function|table|view|sequence|relation) (\w+)/.exec(message)?.[1]
-  deny(schema, object ?? verb, message, error)
+  const [, kind, object = verb] =
+    /permission denied for (function|table|view|sequence|relation) (\w+)/.exec(message) ?? []
+  const isCall = kind === undefined || kind === 'function'
+  deny(schema, isCall ? rolesFor(object) : rolesThatMay(text, object), message, error)
 }
 
 /** This user may not call a function that it cannot do without. */
 export const denyFunction = (schema: string, name: string): never =>
-  deny(schema, name, `permission denied for function ${name}`)
+  deny(schema, rolesFor(name), `permission denied for function ${name}`)
 
-function deny(schema: string, object: string, message: string, cause?: unknown): never {
-  const roles = rolesFor(object).map(role => `"${schema}_${role}"`)
-  const whom = roles.length > 0 ? roles.join(' or ') : `"${schema}_owner"`
+/** Run this statement, of which this table or view was refused. */
+function rolesThatMay(text: string, object: string): readonly string[] {
+  const isWritten =
+    new RegExp(`\\b(?:into|update|delete from) "\\w+"\\.${object}\\b`).test(text) ||
+    /\bfor update\b/.test(text)
+  const roles = rolesFor(object, isWritten ? 'writes' : 'reads')
+  const called = [...text.matchAll(/"\w+"\.(\w+)\(/g)].map(([, name = '']) => rolesFor(name))
+  const callers = called.reduce((all, each) => all.filter(role => each.includes(role)), called[0] ?? roles)
+  const both = roles.filter(role => callers.includes(role))
+  if (both.length === 0) return callers
+  // A reader may look at all that any look asks for, the others at some of it.
+  return !isWritten && both.includes('reader') ? ['reader'] : both
+}
+
+function deny(schema: string, roles: readonly string[], message: string, cause?: unknown): never {
+  const whom = (roles.length > 0 ? roles : ['owner']).map(role => `"${schema}_${role}"`).join(' or ')
   throw new LongshoreError(
     'PERMISSION_DENIED',
     `Postgres refuses it: ${message}. Grant this user the role that may, ${whom} (or with the prefix that was given); \`longshore migrate --roles\` makes the roles`,

@@ -41,7 +41,8 @@ export async function readRunning(
   const { rows } = await db.query(
     inSchema(
       schema,
-      "select count(*)::int as running from longshore.jobs where state = 'running' and worker_id = any ($1)",
+      // Only what runs has a worker.
+      'select count(*)::int as running from longshore.jobs where worker_id = any ($1)',
     ),
     [workers.map(worker => worker.id)],
   )

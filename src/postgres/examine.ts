@@ -7,6 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { Queryable } from '../job/queryable.ts'
 import { ask, type Finding, type Page } from './audit.ts'
 import type { Pool } from './connect.ts'
+import { explainDenied } from './denied.ts'
 import { type AuditOptions, type PagedTable, QUESTIONS, type Question } from './questions.ts'
 import { inSchema } from './schema-name.ts'
 
@@ -65,14 +66,12 @@ export async function examine(pool: Pool, schema: string, options: ExamineOption
 }
 
 async function readPage(db: Queryable, schema: string, table: PagedTable, after: string, size: number) {
-  const { rows } = await db.query(
-    inSchema(
-      schema,
-      `select p.id::text as last, count(*) over ()::int as rows
-       from (select id from longshore.${table} where id > $1 order by id limit $2) p order by p.id desc limit 1`,
-    ),
-    [after, size],
+  const text = inSchema(
+    schema,
+    `select p.id::text as last, count(*) over ()::int as rows
+     from (select id from longshore.${table} where id > $1 order by id limit $2) p order by p.id desc limit 1`,
   )
+  const { rows } = await db.query(text, [after, size]).catch(error => explainDenied(error, text))
   return { last: String(rows[0]?.['last'] ?? after), rows: Number(rows[0]?.['rows'] ?? 0) }
 }
 

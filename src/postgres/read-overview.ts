@@ -6,6 +6,7 @@
  * is none on running jobs, it would cost every claim; so they are told by the beats of the workers.
  */
 import type { Pool } from './connect.ts'
+import { explainDenied } from './denied.ts'
 import { inSchema } from './schema-name.ts'
 
 /** `atLeast`: counting ended at the bound. `about`: by the last beats of the workers; one of several queues counts for each of them. */
@@ -137,7 +138,10 @@ type Row = Record<string, unknown>
 export function readOverview(pool: Pool, schema: string, options: OverviewOptions = {}): Promise<Overview> {
   const most = options.countUpTo ?? 10_000
   return pool.transaction(async tx => {
-    const ask: Ask = async (sql, values) => (await tx.query(inSchema(schema, sql), values)).rows
+    const ask: Ask = async (sql, values) => {
+      const text = inSchema(schema, sql)
+      return (await tx.query(text, values).catch(error => explainDenied(error, text))).rows
+    }
     await tx.query(
       `set transaction isolation level repeatable read, read only; set local jit = off; set local enable_bitmapscan = off;
        set local statement_timeout = ${Math.ceil(options.timeoutMs ?? 5000)}`,

@@ -243,19 +243,30 @@ export async function explainNotOwner(error: unknown, client: Queryable, schema:
   )
 }
 
-/** By the names of tables, views and functions: the roles that have something to do with them. */
-let granted: ReadonlyMap<string, readonly string[]> | undefined
-export function rolesFor(object: string): readonly string[] {
+interface Grant {
+  /** To read, call or use it; to write all of its columns. */
+  reads: boolean
+  writes: boolean
+  roles: string[]
+}
+/** By the names of tables, views and functions. */
+let granted: Map<string, Grant[]> | undefined
+
+/** The roles that may read or call it, or write it as they like. */
+export function rolesFor(object: string, need: 'reads' | 'writes' = 'reads'): readonly string[] {
   if (!granted) {
-    const found = new Map<string, Set<string>>()
-    for (const [, what = '', whom = ''] of grantsFile().sql.matchAll(/^grant ([^;]+?)\s+to ([^;]+);/gm)) {
-      for (const [, name = ''] of what.matchAll(/\blongshore\.(\w+)/g)) {
-        const roles = found.get(name) ?? new Set()
-        for (const [, role = ''] of whom.matchAll(/longshore_(\w+)/g)) roles.add(role)
-        found.set(name, roles)
+    granted = new Map()
+    for (const [, what = '', on = '', whom = ''] of grantsFile().sql.matchAll(
+      /^grant ([^;]+?)\son\s+([^;]+?)\s+to ([^;]+);/gm,
+    )) {
+      const grant: Grant = {
+        reads: /\b(select|execute|usage)\b/.test(what),
+        writes: /\b(insert|update|delete)\b(?!\s*\()/.test(what),
+        roles: [...whom.matchAll(/longshore_(\w+)/g)].map(([, role = '']) => role),
       }
+      for (const [, name = ''] of on.matchAll(/\blongshore\.(\w+)/g))
+        granted.set(name, [...(granted.get(name) ?? []), grant])
     }
-    granted = new Map([...found].map(([name, roles]) => [name, [...roles]]))
   }
-  return granted.get(object) ?? []
+  return [...new Set((granted.get(object) ?? []).filter(grant => grant[need]).flatMap(grant => grant.roles))]
 }

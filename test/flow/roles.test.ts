@@ -332,6 +332,45 @@ describe('what is missing', () => {
     await relay.stop()
   })
 
+  it('is named with the one role that may, by whatever looks or changes', async () => {
+    const reading = createProducer({ postgres: url('reader') })
+    await expect(reading.enqueueMany(task, [{}, {}])).rejects.toMatchObject(denied('producer'))
+    await reading.close()
+    for (const [command, kind, role] of [
+      [['doctor'], 'producer', 'reader'],
+      [['top', '--once'], 'worker', 'relay" or "longshore_reader'],
+      [['groups'], 'producer', 'reader'],
+      [['properties', 'gpu'], 'reader', 'owner'],
+      [['queues', 'default', '--schedule-mode', 'fanout'], 'relay', 'owner'],
+      [['drain', 'somebody'], 'reader', 'worker'],
+    ] as const) {
+      const { code, stderr } = await spawnCli([...command, '--database-url', url(kind)]).ended
+      expect([command, code, stderr]).toEqual([
+        command,
+        1,
+        expect.stringMatching(`^longshore: [^\n]* the role that may, "longshore_${role}" \\(`),
+      ])
+    }
+  })
+
+  it('is not missed by who only does what it may', async () => {
+    const worker = createWorker({
+      postgres: url('worker'),
+      handlers: [task.handle(() => undefined)],
+      name: 'me',
+    })
+    await worker.start()
+    const mayDo = async (kind: Kind, ...command: string[]) => {
+      const { code, stderr } = await spawnCli([...command, '--database-url', url(kind)]).ended
+      expect([command, code, stderr]).toEqual([command, 0, ''])
+    }
+    await Promise.all([
+      mayDo('worker', 'drain', 'me', '--wait'),
+      mayDo('producer', 'workflows', 'halted', '--resume'),
+    ])
+    await worker.stop()
+  })
+
   it('leaves limits to those who run tasks: a producer makes its own known and changes none', async () => {
     const limited = (concurrency: number) => defineTask({ name: 'limited', concurrency })
     const introduce = async (concurrency: number, kind: Kind) => {
