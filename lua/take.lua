@@ -7,7 +7,7 @@
 --- A backlog that goes on in Postgres is left to it where few workers share it: they claim there themselves, in order, until
 --- one gets less than it asked for. Naming each job here first would cost more than it saves.
 --- @key root
---- @use takes bells finish
+--- @use takes bells finish spilled
 --- @arg generation  {text} in which it registered
 --- @arg worker       {int}
 --- @arg limit       {int} how many at most; 0: only tells

@@ -2,7 +2,7 @@
 --- unregister: a worker has left, or is dead. What stood in its queue is offered to the others that may run it, or waits in its
 --- lane. What it took and did not claim is told, for the relay to look after.
 --- @key root
---- @use bells copies kinds
+--- @use bells copies kinds spilled
 --- @arg worker       {int}
 --- @returns         {code, ids it took}
 if not generation then return { 'LOST', {} } end

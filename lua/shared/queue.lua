@@ -1,5 +1,5 @@
 -- What every script knows of a queue in Redis: names, places in the order, lanes, limits, workers. Put in front of each script
--- by the loader; `bells`, `copies`, `jobs` and `kinds` follow where a header names them. Lookups are kept for the length of one
+-- by the loader; the other parts in this folder follow where a header names them. Lookups are kept for the length of one
 -- call, members to add are gathered, and what has to be brought up to date at its end is done by `finish`.
 --
 -- A place in the order is (score, id), lower first; scores are strings outside of comparisons, since `tostring` loses digits.
@@ -124,16 +124,6 @@ local function tell_low()
     if lane and lane.bound_score and not lane.is_spilled and size_of(lane) < window / 2 then want_more(number) end
   end
   if #low > 0 then redis.call('PUBLISH', deployment .. ':low', root .. ' ' .. table.concat(low, ',')) end
-end
-
---- Lanes that were left to Postgres are wanted here again.
-local function unspill()
-  for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'spilled')) do
-    redis.call('HDEL', prefix .. 'lane-facts:' .. number, 'spilled')
-    if lanes[number] then lanes[number].is_spilled = nil end
-    want_more(number)
-  end
-  redis.call('DEL', prefix .. 'spilled')
 end
 
 -- Limits -----------------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ export function addMigrateCommand(program: Command): void {
         roles: options.roles ?? false,
         dryRun: options.dryRun ?? false,
         patience: options.patience,
+        onNotice: message => void process.stderr.write(`longshore: note: ${message}\n`),
         onStep: step => {
           if (options.json) return
           if (options.dryRun) process.stdout.write(`-- ${step.kind} ${step.name}\n${step.sql.trimEnd()}\n\n`)

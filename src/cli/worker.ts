@@ -73,12 +73,14 @@ const withoutUndefined = <T extends object>(settings: T): Defined<T> =>
 async function loadHandlers(module: string): Promise<Handler[]> {
   const path = resolve(module)
   const loaded = (await import(pathToFileURL(path).href).catch(error => {
+    const isUnread = error?.code === 'ERR_UNKNOWN_FILE_EXTENSION'
+    const advice = isUnread
+      ? '. Compile it and name the JavaScript, or let a loader read it: NODE_OPTIONS="--import tsx" longshore worker …'
+      : ''
     throw new LongshoreError(
       'CONFIG_INVALID',
-      `cannot load ${path}: ${error instanceof Error ? error.message : error}`,
-      {
-        cause: error,
-      },
+      `cannot load ${path}: ${error instanceof Error ? error.message : error}${advice}`,
+      { cause: error },
     )
   })) as { default?: unknown; handlers?: unknown }
   const handlers = loaded.handlers ?? loaded.default

@@ -54,6 +54,8 @@ export interface MigrateOptions {
   patience?: Duration
   /** Told each step as it is done (or would be done). */
   onStep?: (step: MigrationStep) => void
+  /** Told what is left to be done by somebody with more rights. */
+  onNotice?: (message: string) => void
 }
 
 export interface MigrationStep {
@@ -80,6 +82,7 @@ const KNOWN = Object.keys({
   dryRun: true,
   patience: true,
   onStep: true,
+  onNotice: true,
 } satisfies Record<keyof MigrateOptions, true>)
 
 let cached: SchemaFiles | undefined
@@ -114,6 +117,10 @@ export async function migrate(options: MigrateOptions): Promise<MigrationStep[]>
   const patienceMs = toTimerMs(options.patience ?? '2m', 'patience')
   const client = new pg.Client(connectionConfig(options.postgres))
   client.on('error', () => undefined) // the statement under way is told
+  // Those with a code are of Postgres itself: what it skips.
+  client.on('notice', ({ code, message }) => {
+    if (code === '00000' && message) options.onNotice?.(message)
+  })
   await client.connect().catch(explainUnreachable)
   try {
     await checkServerVersion(client)

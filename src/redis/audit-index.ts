@@ -350,7 +350,10 @@ function checkOpen({ workers, open, width, strategy }: IndexSnapshot, report: Re
     }))
     .sort((a, b) => a.rank - b.rank)
   if (JSON.stringify(wanted) !== JSON.stringify(open))
-    report('open', `should be ${JSON.stringify(wanted)}, are ${JSON.stringify(open)}`)
+    report(
+      'open',
+      `workers that copies may go to should be ${JSON.stringify(wanted)}, are ${JSON.stringify(open)}`,
+    )
 }
 
 function checkEligible({ kinds, workers }: IndexSnapshot, report: Report): void {

@@ -3,11 +3,11 @@
  * ever needed: when there is no connection, it is left out.
  */
 import type { ReadyJob } from '../job/ready-job.ts'
-import { messageOf } from '../job/stored-error.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { openRedis, type RedisStore } from './open-redis.ts'
 import { type QueueIndex, queueIndex } from './queue-index.ts'
 import type { RedisConfig } from './redis-config.ts'
+import { tellOfRedis } from './redis-trouble.ts'
 
 export interface Hints {
   give(queue: string, jobs: readonly ReadyJob[]): void
@@ -26,7 +26,8 @@ const REST_MS = 50
 export function createHints(
   store: Pick<RedisStore, 'evalsha' | 'eval' | 'isConnected'>,
   deployment: string,
-  logger: Logger,
+  /** One was lost. */
+  onError: (error: unknown) => void,
 ): Pick<Hints, 'give' | 'isPossible'> {
   let restUntil = 0
   const isPossible = (jobs: number) =>
@@ -54,7 +55,7 @@ export function createHints(
         const { beyond } = await queue.index.hint(jobs)
         if (beyond === jobs.length) restUntil = performance.now() + REST_MS
       } catch (error) {
-        logger.debug({ reason: messageOf(error) }, 'a hint was lost')
+        onError(error)
       }
     }
     queue.isUnderWay = false
@@ -64,6 +65,7 @@ export function createHints(
 
 /** With a connection of its own. */
 export function openHints(config: RedisConfig, deployment: string, logger: Logger): Hints {
-  const store = openRedis(config, error => logger.info({ err: error }, 'Redis'))
-  return { ...createHints(store, deployment, logger), close: () => store.close() }
+  const onError = tellOfRedis(logger, 'the relay tells it of new jobs')
+  const store = openRedis(config, onError)
+  return { ...createHints(store, deployment, onError), close: () => store.close() }
 }

@@ -136,9 +136,15 @@ export async function runScript(
 
 /** A script runs with the rights of who calls it. */
 function explainRefusal(error: unknown): never {
+  throw namingRights(error)
+}
+
+/** What Redis refuses this user says where the rights are listed; anything else is as it was. */
+export function namingRights(error: unknown): unknown {
   const message = String((error as Error)?.message)
-  if (!/NOPERM|user executing the script|ACL failure/i.test(message)) throw error
-  throw new LongshoreError(
+  if (error instanceof LongshoreError || !/NOPERM|user executing the script|ACL failure/i.test(message))
+    return error
+  return new LongshoreError(
     'PERMISSION_DENIED',
     `Redis refuses it: ${message}. Give this user the rights that the guide lists for its kind of process, under "Users in Redis"`,
     { cause: error },

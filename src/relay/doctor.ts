@@ -71,7 +71,7 @@ const MOST_TOLD = 1000
 const MOST_ROUNDS = 4
 const WITH_REPAIR = 'run longshore doctor --repair'
 const REBUILD =
-  'a relay that leads builds the queue anew when its root key in Redis is gone: delete that key, or empty this Redis'
+  'a relay that leads builds the queue anew when its root key in Redis is gone: delete longshore:<deployment>:{<queue>}:2, or empty this Redis'
 
 /** Look at everything; see `DoctorReport`. */
 export async function doctor(options: DoctorOptions): Promise<DoctorReport> {

@@ -9,7 +9,7 @@ import type { Exchange, Named, Outcome } from '../postgres/settle-and-claim.ts'
 import { createHints } from '../redis/hints.ts'
 import { beatChannel, bellChannel } from '../redis/names.ts'
 import type { RedisStore } from '../redis/open-redis.ts'
-import { type QueueIndex, queueIndex, type Refused, type Taken } from '../redis/queue-index.ts'
+import { type QueueIndex, queueIndex, type Refused } from '../redis/queue-index.ts'
 import type { Logger } from '../runtime/logger.ts'
 
 export interface RedisPath {
@@ -98,10 +98,12 @@ export function createRedisPath(options: {
   onBell: () => void
   /** The way has opened or closed. */
   onChange: (isOpen: boolean) => void
+  /** Redis could not be asked or told something. */
+  onTrouble: (error: unknown) => void
   logger: Logger
 }): RedisPath {
-  const { store, deployment, workerId, facts, logger } = options
-  const { give } = createHints(store, deployment, logger)
+  const { store, deployment, workerId, facts, onTrouble, logger } = options
+  const { give } = createHints(store, deployment, onTrouble)
   const queues: Queue[] = facts.queues.map(name => ({
     name,
     index: queueIndex(store, deployment, name),
@@ -178,18 +180,13 @@ export function createRedisPath(options: {
     queue.generation = text.slice(0, space)
     queue.heardAt = performance.now()
     if (isResting || queue.registered === queue.generation) return review()
-    register(queue).then(
-      () => {
-        review()
-        // A generation that begins within a moment leaves the way open: nobody would ring before a first take.
-        if (isOpen) options.onBell()
-      },
-      error => logger.info({ err: error }, 'could not register in Redis'),
-    )
+    register(queue).then(() => {
+      review()
+      // A generation that begins within a moment leaves the way open: nobody would ring before a first take.
+      if (isOpen) options.onBell()
+    }, onTrouble)
   }
-  store
-    .subscribe([beatChannel(deployment), bellChannel(deployment, workerId)], hear)
-    .catch(error => logger.info({ err: error }, 'could not listen in Redis'))
+  store.subscribe([beatChannel(deployment), bellChannel(deployment, workerId)], hear).catch(onTrouble)
 
   const watch = setInterval(() => {
     review()
@@ -198,15 +195,23 @@ export function createRedisPath(options: {
     store.resubscribe()
   }, LOOK_MS).unref()
 
-  /** Redis does not know this worker, or cannot be reached: until the next beat. */
-  const giveUp = (queue: Queue, reason: unknown) => {
-    logger.info({ err: reason, queue: queue.name }, 'could not take from Redis')
+  /** Until the next beat. */
+  const giveUp = (queue: Queue, error: unknown) => {
+    onTrouble(error)
+    leaveUntilBeat(queue)
+  }
+  /** Redis does not know this worker: another generation has begun, or it was taken for dead. */
+  const beUnknown = (queue: Queue) => {
+    logger.info(
+      { queue: queue.name },
+      'the queue in Redis has begun anew, or this worker was forgotten there',
+    )
+    leaveUntilBeat(queue)
+  }
+  const leaveUntilBeat = (queue: Queue) => {
     queue.registered = undefined
     review()
   }
-
-  const notThere = (code: Taken['code']) =>
-    new Error(code === 'LOST' ? 'another generation has begun' : 'not registered')
 
   const countUp = (counts: Map<number, number>, lane: number, by: number) => {
     const count = (counts.get(lane) ?? 0) + by
@@ -240,7 +245,7 @@ export function createRedisPath(options: {
         if (taken.goesStraight) straightUntil = performance.now() + STRAIGHT_MS
         return taken
       }
-      giveUp(queue, notThere(taken.code))
+      beUnknown(queue)
     } catch (error) {
       // It may have been done all the same: what was told twice does no harm, what was taken is found by the relay.
       queue.done.unshift(...done)
@@ -265,7 +270,7 @@ export function createRedisPath(options: {
         queue.isWaiting = limit > 1 && !hasMore
         return hasMore
       }
-      giveUp(queue, notThere(code))
+      beUnknown(queue)
     } catch (error) {
       queue.done.unshift(...done)
       giveUp(queue, error)

@@ -27,6 +27,7 @@ import { channelName } from '../postgres/schema-name.ts'
 import { type Named, type Outcome, settleAndClaim } from '../postgres/settle-and-claim.ts'
 import { openRedis } from '../redis/open-redis.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
+import { tellOfRedis } from '../redis/redis-trouble.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import { createLagGauge } from '../runtime/event-loop-lag.ts'
 import type { Logger } from '../runtime/logger.ts'
@@ -286,9 +287,11 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
 
   let path: RedisPath | undefined
   const closePath = async () => path?.close()
+  const tellOfTrouble = tellOfRedis(logger, 'jobs come straight from Postgres')
   const openPath = ({ config, deployment }: { config: RedisConfig; deployment: string }) =>
     createRedisPath({
-      store: openRedis(config, error => logger.info({ err: error }, 'Redis')),
+      store: openRedis(config, tellOfTrouble),
+      onTrouble: tellOfTrouble,
       deployment,
       workerId,
       facts: given.facts,

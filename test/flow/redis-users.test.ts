@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import type { JobId } from '../../src/job/job-id.ts'
 import { rootKey } from '../../src/redis/names.ts'
 import { type QueueIndex, queueIndex, START } from '../../src/redis/queue-index.ts'
+import { allScripts, scriptNamed } from '../../src/redis/scripts.ts'
 import { dropRedisUsers, makeRedisUsers, type RedisRole, usersInGuide } from '../support/acl.ts'
 import { job, laneFacts, openQueue, QUEUE } from '../support/redis.ts'
 
@@ -40,6 +41,29 @@ it('has a user for each kind of process, and no command that Redis calls dangero
     const commands = rules.filter(rule => rule.startsWith('+')).map(rule => rule.slice(1).split('|')[0] ?? '')
     expect(commands.filter(command => dangerous.has(command))).toEqual([])
     expect(rules.filter(rule => rule.startsWith('+@'))).toEqual([])
+  }
+})
+
+/** Which scripts each calls. A relay calls those of the others to look at, and its own. */
+const SCRIPTS: Record<RedisRole, readonly string[]> = {
+  producer: ['hint'],
+  worker: ['hint', 'register', 'unregister', 'take', 'take_offered', 'put_back'],
+  relay: [...allScripts().keys()],
+}
+
+it.each(ROLES)('the %s may do whatever one of its scripts does, on whichever way', role => {
+  const rules = usersInGuide().find(user => user.role === role)?.rules ?? []
+  const may = rules.filter(rule => rule.startsWith('+')).map(rule => rule.slice(1))
+  for (const name of SCRIPTS[role]) {
+    const { text } = scriptNamed(name)
+    const does = [...text.matchAll(/\b(?:call|bulk|gather)\('([A-Z]+)'/g)].map(([, command]) =>
+      String(command).toLowerCase(),
+    )
+    expect(does.length).toBeGreaterThan(0)
+    expect(
+      does.filter(command => !may.includes(command)),
+      name,
+    ).toEqual([])
   }
 })
 

@@ -23,6 +23,9 @@ let migrator: string
 const install = (options: Partial<MigrateOptions> = {}) =>
   migrate({ postgres: asUser(database.url, migrator), ...options })
 
+/** What the first migrations said. */
+const notes: string[] = []
+
 /** One statement as a user with this role. */
 const as = async (kind: Kind, text: string, values: unknown[] = []) =>
   (await (clients.get(kind) as pg.Client).query(text, values)).rows as Record<string, unknown>[]
@@ -44,7 +47,8 @@ beforeAll(async () => {
   // As on a managed server: no superuser, but one who may make roles.
   migrator = await roles.user('migrator', { attributes: 'createrole' })
   await roles.admin(`grant create on database ${new URL(database.url).pathname.slice(1)} to "${migrator}"`)
-  await Promise.all(Array.from({ length: 10 }, () => install({ roles: roles.prefix })))
+  const onNotice = (note: string) => void notes.push(note)
+  await Promise.all(Array.from({ length: 10 }, () => install({ roles: roles.prefix, onNotice })))
   for (const kind of KINDS) {
     const client = new pg.Client(asUser(database.url, await roles.user(kind, { has: [kind] })))
     await client.connect()
@@ -288,13 +292,27 @@ describe('each role is refused what is not its own', () => {
     await Promise.all([look('top', '--once'), look('workflows'), look('doctor')])
   })
 
+  it('[X6] says what is left to an administrator, when it is run and to the doctor', async () => {
+    expect(notes).toEqual([
+      `an administrator should grant pg_signal_backend and pg_read_all_stats to ${roles.prefix}_owner`,
+    ])
+    const see = () => doctor({ postgres: asUser(database.url, `${roles.prefix}_user_reader`), looks: 1 })
+    const lacks = expect.stringMatching(
+      `^${roles.prefix}_owner lacks .* pg_signal_backend to ${roles.prefix}_owner$`,
+    )
+    expect((await see()).warnings).toContainEqual(lacks)
+    await roles.admin(`grant pg_read_all_stats, pg_signal_backend to "${roles.prefix}_owner"`)
+    expect((await see()).warnings).not.toContainEqual(lacks)
+    await roles.admin(`revoke pg_read_all_stats, pg_signal_backend from "${roles.prefix}_owner"`)
+  })
+
   it('[X6] lets the doctor of a reader tell of a transaction that another user has open', async () => {
     const reader = `${roles.prefix}_user_reader`
     const see = async () =>
       (await doctor({ postgres: asUser(database.url, reader), looks: 1, mostOpenMs: 1 })).warnings.filter(
         warning => warning.includes('a transaction open since'),
       )
-    // An administrator's part: see 'longshore migrate --roles'.
+    // An administrator's part.
     await roles.admin(`grant pg_read_all_stats to "${roles.prefix}_owner"`)
     const holder = await database.connect()
     await holder.query('begin isolation level repeatable read; select')

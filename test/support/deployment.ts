@@ -138,7 +138,12 @@ export function useDeployment(database: TestDatabase, options: DeploymentOptions
     redisOf,
     relay,
     producer(options = {}) {
-      const producer = createProducer({ postgres: database.urlOf('producer'), ...options })
+      const producer = createProducer({
+        postgres: database.urlOf('producer'),
+        // Some tests of a Redis of their own want to be sure who tells it.
+        ...(users ? { redis: users.producer } : {}),
+        ...options,
+      })
       producers.push(producer)
       return producer
     },
