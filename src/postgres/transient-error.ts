@@ -2,6 +2,8 @@
 
 const CODES = new Set([
   '25006', // read-only: a standby, until the failover is done
+  '25P03', // ended: idle in a transaction for too long
+  '25P04', // ended: a transaction took too long
   '40001', // serialization failure
   '40P01', // deadlock
   '53100', // disk full
@@ -12,6 +14,7 @@ const CODES = new Set([
   '57P01', // shut down by an administrator
   '57P02', // crash shutdown
   '57P03', // starting up
+  '57P05', // ended: idle for too long
   '58030', // input or output error
   'EAI_AGAIN',
   'ECONNREFUSED',

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { isTransientError } from '../../src/postgres/transient-error.ts'
 
 describe('a failure that passes by itself', () => {
-  it.each(['40001', '40P01', '57P01', '08006', 'ECONNRESET', 'ECONNREFUSED', '25006'])(
+  it.each(['40001', '40P01', '57P01', '57P05', '25P04', '08006', 'ECONNRESET', 'ECONNREFUSED', '25006'])(
     'is one with code %s',
     code => {
       expect(isTransientError(Object.assign(new Error('x'), { code }))).toBe(true)
