@@ -46,6 +46,12 @@ export function isTransientError(error: unknown): boolean {
   return MESSAGES.test(error.message)
 }
 
+/** Whether it was broken off by a time limit: less at once may get through. */
+export function tookTooLong(error: unknown): boolean {
+  const code = error instanceof Error ? (error as { code?: unknown }).code : undefined
+  return code === '57014' || code === '25P04'
+}
+
 /** Whether Postgres refused the data itself: sending the same again cannot help. */
 export function isDataError(error: unknown): boolean {
   const code = error instanceof Error ? String((error as { code?: unknown }).code) : ''

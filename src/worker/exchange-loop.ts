@@ -5,7 +5,7 @@
  */
 import { messageOf, storedError } from '../job/stored-error.ts'
 import type { ClaimedJob, Exchange, Outcome } from '../postgres/settle-and-claim.ts'
-import { isDataError, isTransientError } from '../postgres/transient-error.ts'
+import { isDataError, isTransientError, tookTooLong } from '../postgres/transient-error.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { pauseMs } from '../runtime/retry.ts'
@@ -84,6 +84,7 @@ export function createExchangeLoop(options: {
 }): ExchangeLoop {
   const { settings, logger } = options
   let outcomes: Outcome[] = []
+  let mostOutcomes = MOST_OUTCOMES // in one call; fewer where that took Postgres longer than it may
   const busy: Outcome[] = [] // somebody held their rows
   let busyTimer: NodeJS.Timeout | undefined
   let busyRounds = 0
@@ -138,8 +139,8 @@ export function createExchangeLoop(options: {
         claimedAt = performance.now()
         ended = 0
       }
-      const sent = outcomes.length <= MOST_OUTCOMES ? outcomes : outcomes.slice(0, MOST_OUTCOMES)
-      outcomes = sent === outcomes ? [] : outcomes.slice(MOST_OUTCOMES)
+      const sent = outcomes.length <= mostOutcomes ? outcomes : outcomes.slice(0, mostOutcomes)
+      outcomes = sent === outcomes ? [] : outcomes.slice(mostOutcomes)
       calls++
       if (asked === 0) settles++
       mustSettle = false
@@ -252,6 +253,7 @@ export function createExchangeLoop(options: {
   }
 
   const settled = (sent: readonly Outcome[], answer: Pick<Exchange, 'busy' | 'lost'>) => {
+    if (sent.length === mostOutcomes) mostOutcomes = Math.min(MOST_OUTCOMES, Math.ceil(1.1 * mostOutcomes))
     if (answer.lost.size > 0) {
       logger.warn({ jobs: [...answer.lost] }, 'the lease of these jobs was gone when their runs ended')
     }
@@ -271,11 +273,12 @@ export function createExchangeLoop(options: {
     busyTimer = setTimeout(
       async () => {
         const before = busy.length
-        const sent = busy.splice(0, MOST_OUTCOMES)
+        const sent = busy.splice(0, mostOutcomes)
         try {
           settled(sent, await options.exchange(sent, 0))
         } catch (error) {
           logger.info({ err: error }, 'could not settle jobs that somebody held; trying again')
+          settleFewer(error, sent)
           if (isTransientError(error)) busy.push(...sent)
           else for (const outcome of sent) await settleAlone(outcome)
         }
@@ -288,8 +291,14 @@ export function createExchangeLoop(options: {
     )
   }
 
+  /** The same again would take as long again, for ever. */
+  const settleFewer = (error: unknown, sent: readonly Outcome[]) => {
+    if (sent.length > 1 && tookTooLong(error)) mostOutcomes = Math.ceil(sent.length / 2)
+  }
+
   const recover = async (error: unknown, sent: Outcome[], limit: number): Promise<void> => {
     if (limit > 0) options.onUnclearClaim()
+    settleFewer(error, sent)
     if (isTransientError(error)) {
       logger.info({ err: error }, 'could not reach Postgres; trying again')
       outcomes.push(...sent)

@@ -5,7 +5,7 @@ import { useDeployment } from '../support/deployment.ts'
 import { standsAtBarrier, waitsForLock } from '../support/locks.ts'
 import { nap, noops, part, wait } from '../support/process-tasks.ts'
 import { startProxy } from '../support/proxy.ts'
-import { eventually } from '../support/signals.ts'
+import { counter, eventually, gate } from '../support/signals.ts'
 import { pauseAt, weakened } from '../support/weaken.ts'
 import { useWorkerProcesses } from '../support/worker-process.ts'
 
@@ -112,6 +112,30 @@ describe('Postgres', () => {
     await eventually('there was a deadlock', async () => (await deadlocks()) > before)
     expect(await finished()).toMatchObject([{ state: 'succeeded', attempts: 1, rescues: 0 }])
     expect((await deployment.runs()).map(run => run.jobId)).toEqual([parent.id, child.id])
+  })
+
+  it('[S10] breaks off a settle of many that takes too long: fewer at once get through', async () => {
+    const producer = deployment.producer({ tasks: [noop] })
+    const refs = await producer.enqueueMany(noop, numbers(64))
+    const slow = {
+      name: 'settle',
+      remove: 'if cardinality(p_ids) > 0 then\n',
+      replacement: 'if cardinality(p_ids) > 0 then\n    perform pg_sleep(cardinality(p_ids) * 0.01);\n',
+    }
+    await weakened(database, [slow], async () => {
+      const [started, all] = [counter(), gate()]
+      const handler = noop.handle(async () => {
+        started.add()
+        await all.opened
+      })
+      const postgres = `${database.urlOf('worker')}?options=-c%20statement_timeout%3D300ms`
+      await deployment.worker({ postgres, handlers: [handler] })
+      await started.reached(64)
+      all.open()
+      await deployment.drained()
+    })
+    await deployment.atRest({ enqueued: refs })
+    expect(await deployment.runs()).toHaveLength(64)
   })
 
   it('[S10] does not answer a rollback: its connection is given up long before calls are, and the next one works', async () => {
