@@ -36,21 +36,26 @@ export async function completeJob(
 ): Promise<Completed> {
   let group: string | undefined
   let hasSettled = false
+  const use = { isOver: false }
   try {
-    await pool.transaction(async tx => {
-      await tx.query(BEGIN_RUN, [lease.leaseToken])
-      const result = await work(tx)
-      const { rows } = await tx.query(inSchema(schema, COMPLETE), [
-        workerId,
-        lease.id,
-        lease.leaseToken,
-        result,
-      ])
-      const [answer, ofGroup] = String(rows[0]?.['answer']).split(' ')
-      if (answer !== 'completed') throw new Refused(answer as Completion)
-      group = ofGroup
-      hasSettled = true
-    })
+    await pool
+      .transaction(async tx => {
+        await tx.query(BEGIN_RUN, [lease.leaseToken])
+        const result = await work(lent(tx, use))
+        const { rows } = await tx.query(inSchema(schema, COMPLETE), [
+          workerId,
+          lease.id,
+          lease.leaseToken,
+          result,
+        ])
+        const [answer, ofGroup] = String(rows[0]?.['answer']).split(' ')
+        if (answer !== 'completed') throw new Refused(answer as Completion)
+        group = ofGroup
+        hasSettled = true
+      })
+      .finally(() => {
+        use.isOver = true
+      })
     return { completion: 'completed', ...(group ? { group } : {}) }
   } catch (error) {
     if (error instanceof Refused) return { completion: error.completion }
@@ -65,6 +70,19 @@ export async function completeJob(
     const { rows } = await pool.query(inSchema(schema, WAS_SETTLED), [lease.id, lease.leaseToken])
     return { completion: rows.length > 0 ? 'completed' : 'lost' }
   }
+}
+
+/** The client itself for as long as the transaction lasts. Whatever came later would be part of another run's, or of none. */
+function lent<Client extends Queryable>(client: Client, use: { isOver: boolean }): Client {
+  return new Proxy(client, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name)
+      if (typeof value !== 'function') return value
+      if (!use.isOver || (name !== 'query' && name !== 'queryTexts')) return value.bind(target)
+      return () =>
+        Promise.reject(new Error('the transaction of ctx.complete has ended: wait for each statement'))
+    },
+  })
 }
 
 /** Rolls the transaction back. */

@@ -110,6 +110,20 @@ describe('ctx.complete', () => {
     expect(notes).toEqual(['attempt 2'])
   })
 
+  it('[X4] lends its client to nobody who comes after it: that may be in the transaction of another run', async () => {
+    const kept: Queryable[] = []
+    const { ended, ref } = await run((job, ctx) =>
+      ctx.complete(async tx => {
+        kept.push(tx)
+        await note(tx, job.id, 'in time')
+        if (job.attempt === 1) throw new Error('once more')
+      }),
+    )
+    expect(ended).toMatchObject({ state: 'succeeded', attempts: 2 })
+    for (const tx of kept) await expect(note(tx, ref.id, 'late')).rejects.toThrow('has ended')
+    expect(await notesOf(ref.id)).toEqual(['in time'])
+  })
+
   it('[X4] is waited for by a handler that returns without waiting', async () => {
     const unawaited = await run((job, ctx) => {
       ctx.complete(tx => note(tx, job.id, 'kept').then(() => 2)).catch(() => undefined)
