@@ -121,7 +121,7 @@ describe('a trace', () => {
     beginTracing()
     const task = newTask()
     const producer = deployment.producer()
-    const runAt = new Date(Date.now() + 300)
+    const runAt = new Date(Date.now() + 1000)
     const job = await producer.enqueue(task, {}, { runAt })
     await startWorker(task, () => undefined)
     const ended = await producer.waitFor(job)
