@@ -204,7 +204,10 @@ function checkEnds(
   }
 }
 
-/** Whenever a job of a limited task or key started, no more ran than its limit allowed at that moment. */
+/** A limit is written down when it is changed. A claim knows of that when the change has been committed, and on a crowded machine that takes a while. */
+const COMMITTED_WITHIN = 1_000_000 // microseconds
+
+/** Whenever a job of a limited task or key started, no more ran than its limit allowed when it was claimed. */
 function checkLimits({ runs, capacities }: Evidence, find: Find): void {
   const limits = new Map<string, { at: number; capacity: number }[]>()
   for (const { task, key, at, capacity } of capacities) {
@@ -224,8 +227,12 @@ function checkLimits({ runs, capacities }: Evidence, find: Find): void {
     let running = 0
     for (const { at, step, run } of moments) {
       running += step
-      const capacity = changes.findLast(change => change.at <= at)?.capacity ?? Number.POSITIVE_INFINITY
-      if (step === 1 && running > capacity)
+      if (step < 0) continue
+      const known = changes.findLastIndex(change => change.at <= run.claimBeganAt - COMMITTED_WITHIN)
+      const mayBe = changes.slice(Math.max(0, known)).filter(change => change.at <= at)
+      const capacity =
+        known < 0 ? Number.POSITIVE_INFINITY : Math.max(...mayBe.map(change => change.capacity))
+      if (running > capacity)
         find('a limit was exceeded', run.jobId, `${task} ${key}: ${running} ran at once, ${capacity} may`)
     }
   }

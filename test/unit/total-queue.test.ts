@@ -143,6 +143,11 @@ const theEnd = (evidence: Evidence, id: string) => {
 const drop = <T>(list: T[], isMeant: (each: T) => boolean) => list.splice(list.findIndex(isMeant), 1)
 
 describe('the total-queue check', () => {
+  it('[L1] lets those start who could not know yet that a limit is being lowered', () => {
+    const lowered = { task: 'plain', key: '', capacity: 2, at: micro(8.1) }
+    expect(findingsOf(e => e.capacities.push(lowered))).toEqual([])
+  })
+
   it('[X4] finds nothing in a sound run, and counts what it saw', () => {
     const { findings, counts } = checkTotalQueue(sound())
     expect(findings).toEqual([])
@@ -279,6 +284,11 @@ describe('the total-queue check', () => {
       'a limit that was exceeded',
       e => Object.assign(e.capacities[0] ?? {}, { capacity: 2 }),
       'c: a limit was exceeded',
+    ],
+    [
+      'a limit that was exceeded long after it was lowered',
+      e => e.capacities.push({ task: 'plain', key: '', capacity: 2, at: micro(7.9) }),
+      'g: a limit was exceeded',
     ],
     [
       'a workflow out of order',
