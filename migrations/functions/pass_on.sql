@@ -38,7 +38,8 @@ declare
   v_due_soon boolean := false;
   v_now_ms bigint := floor(extract(epoch from clock_timestamp()) * 1000);
 begin
-  perform longshore.need_read_committed('end a job that others may wait for');
+  -- Whoever adds jobs has held what it goes by.
+  perform longshore.need_read_committed('end a job that others may wait for') where p_ids <> '{}';
   if p_doomed <> '{}' or exists (select from unnest(p_states) as s(state) where s.state <> 'succeeded') then
     loop
       with recursive doomed(id, state) as (

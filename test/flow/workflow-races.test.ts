@@ -490,7 +490,7 @@ describe.each(['repeatable read', 'serializable'])('an enqueue in a %s transacti
     const { refs } = await running(['a', 'b'])
     const tx = await database.connect()
     await tx.query(`begin isolation level ${isolation}`)
-    await expect(cancel(tx, ...idsOf(refs))).rejects.toThrow('cannot cancel a job that others may wait for')
+    await expect(cancel(tx, ...idsOf(refs))).rejects.toThrow('cannot end a job that others may wait for')
     await tx.query('rollback')
   })
 })
