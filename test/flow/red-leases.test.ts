@@ -410,7 +410,7 @@ const deaths: Guard[] = [
       await database.rows('select longshore.rescue(3600000, 1000)')
       await claiming.query('rollback')
     },
-    tells: /terminat/,
+    tells: /terminat|connection error/,
   },
 ]
 
