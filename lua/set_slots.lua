@@ -22,6 +22,7 @@ for _, record in ipairs(redis.call('HVALS', taken_key)) do
     if limit == arg.limit then free = free - 1 end
   end
 end
-add_slots(arg.limit, free - free_of(arg.limit))
+-- Below zero one of those is claimed by now, and was counted by both.
+add_slots(arg.limit, math.max(0, free) - free_of(arg.limit))
 finish()
 return { 'OK', bells }

@@ -6,7 +6,7 @@ import { useDeployment } from '../support/deployment.ts'
 import { endAtBarrier, standsAtBarrier } from '../support/locks.ts'
 import { useRedis } from '../support/own-redis.ts'
 import { noops } from '../support/process-tasks.ts'
-import { counter, eventually } from '../support/signals.ts'
+import { counter, eventually, gate } from '../support/signals.ts'
 import { pauseAt, weakened } from '../support/weaken.ts'
 import { useWorkerProcesses } from '../support/worker-process.ts'
 
@@ -53,6 +53,20 @@ describe('jobs that were taken in Redis and not claimed in Postgres', () => {
     await eventually('Redis holds nothing of them', async () => {
       return (await size('taken')) === 0 && (await size('jobs')) === 0
     })
+  })
+
+  it('[L7] a worker tells soon that it has claimed a job under a limit, and not with its next take', async () => {
+    const limited = defineTask<number>({ name: 'limited', concurrency: 1 })
+    const leave = gate()
+    await deployment.worker({ handlers: [limited.handle(() => leave.opened)] })
+    const refs = await deployment.producer({ tasks: [limited] }).enqueueMany(limited, [1, 2])
+    // Else the relay would count its slot twice, and whoever waits for it would not be woken when it is freed.
+    await eventually('the first one runs, and Redis knows', async () => {
+      const running = await database.rows("select from longshore.jobs where state = 'running'")
+      return running.length === 1 && (await size('taken')) === 0
+    })
+    leave.open()
+    await deployment.atRest({ enqueued: refs })
   })
 
   it('[S10] [D8] a worker that was taken for dead meanwhile puts them back, before the audit misses them', async () => {

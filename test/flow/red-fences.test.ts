@@ -303,6 +303,20 @@ const takes: Fence[] = [
     },
     tells: new RegExp(TWICE),
   },
+  {
+    rule: 'a slot that Postgres and Redis both count is free when it is freed',
+    without: { remove: 'math.max(0, free)', replacement: 'free' },
+    happens: async queue => {
+      await queue.lane(1, LIMITED, [job('a'), job('b')])
+      await queue.worker(1)
+      const ids = await queue.takeIds(1, 1)
+      // It is claimed, and Redis does not know.
+      await queue.setSlots(queue.step(), 50, '0', null)
+      const next = await queue.takeIds(1, 1, { freed: new Map([[1, 1]]), done: ids })
+      return next.length === 1 ? [] : 'nobody gets the slot'
+    },
+    tells: /nobody gets the slot/,
+  },
 ]
 
 describe('a take', () => {

@@ -171,7 +171,7 @@ export class IndexModel {
       const facts = this.lanes.get(taken.job.lane)?.facts
       return facts?.limit === limit || facts?.keyLimit === limit
     })
-    this.free.set(limit, free - unclaimed.length)
+    this.free.set(limit, Math.max(0, free - unclaimed.length))
   }
 
   setMode(spread: Spread): void {
