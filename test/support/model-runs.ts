@@ -8,7 +8,7 @@ import { type Ground, modelGround } from './model-world.ts'
 import type { TestRedis } from './redis.ts'
 
 /** Of one file, unless a number of runs is given. */
-const ENOUGH_MS = 45_000
+const ENOUGH_MS = 60_000
 
 export interface ModelRuns {
   /** Throws with the shrunk history. Answers how many there were. */
