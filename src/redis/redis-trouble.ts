@@ -10,9 +10,11 @@ export function tellOfRedis(logger: Logger, meanwhile: string): (error: unknown)
   const toldAt = new Map<string, number>()
   return error => {
     const err = namingRights(error)
+    const now = performance.now()
+    for (const [reason, at] of toldAt) if (now - at > AGAIN_MS) toldAt.delete(reason)
     const reason = messageOf(err)
-    const isNews = performance.now() - (toldAt.get(reason) ?? -Infinity) > AGAIN_MS
-    if (isNews) toldAt.set(reason, performance.now())
+    const isNews = !toldAt.has(reason)
+    if (isNews) toldAt.set(reason, now)
     logger[isNews ? 'warn' : 'debug']({ err }, `Redis cannot be used: ${meanwhile}`)
   }
 }
