@@ -68,9 +68,14 @@ local function place(id, number, score, token, how)
   local lane = lanes[number] or lane_of(number)
   local taken = taken_of(id)
   if taken then
-    local taken_token = string.match(taken, '%S+$')
-    if how ~= 'audit' and tonumber(taken_token) >= tonumber(token) then return 'taken' end
+    local was_lane, was_score, was_token = string.match(taken, '(%S+) (%S+) (%S+)$')
+    local newer = tonumber(token) - tonumber(was_token)
+    -- It has changed since, and nobody has claimed it: whoever took it may put it back where it was.
+    local is_changed = how == 'relay' and newer == 0 and (was_lane ~= number or was_score ~= score)
+    if how ~= 'audit' and newer <= 0 and not is_changed then return 'taken' end
     forget_taken(id)
+    local left = is_changed and was_lane ~= number and lane_of(was_lane)
+    if left then add_slots_of(left, 1) end
   end
   local known = job_of(id)
   if known then

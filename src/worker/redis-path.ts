@@ -129,7 +129,8 @@ export function createRedisPath(options: {
   const putBacks = new Map<JobId, number>()
   let offer: Offer | undefined
   let isRung = false // and has not looked since
-  const timers = new Set<NodeJS.Timeout>()
+  /** Of jobs that are to be put back. */
+  const timers = new Map<JobId, NodeJS.Timeout>()
 
   const isFresh = (queue: Queue) =>
     queue.registered !== undefined &&
@@ -294,12 +295,12 @@ export function createRedisPath(options: {
     putBacks.set(job.id, times)
     const timer = setTimeout(
       () => {
-        timers.delete(timer)
+        timers.delete(job.id)
         putBack(queue, [job])
       },
       Math.min(MOST_PUT_BACK_MS, FIRST_PUT_BACK_MS * 2 ** Math.min(times, 10)),
     ).unref()
-    timers.add(timer)
+    timers.set(job.id, timer)
   }
 
   const key = (job: { id: JobId; leaseToken: string }) => `${job.id} ${job.leaseToken}`
@@ -388,6 +389,12 @@ export function createRedisPath(options: {
     limit: number,
     { ids, lanes, from }: { ids: JobId[]; lanes: number[]; from: Queue[] },
   ) => {
+    // Taken once more: where it stood before is no news.
+    if (timers.size > 0)
+      for (const id of ids) {
+        clearTimeout(timers.get(id))
+        timers.delete(id)
+      }
     const putAllBack = () => {
       for (const queue of queues) {
         putBack(
@@ -532,7 +539,7 @@ export function createRedisPath(options: {
       isClosed = true
       isOpen = false
       clearInterval(watch)
-      for (const timer of timers) clearTimeout(timer)
+      for (const timer of timers.values()) clearTimeout(timer)
       await leave()
       store.close()
     },

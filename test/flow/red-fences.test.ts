@@ -416,8 +416,8 @@ const sweeps: Fence[] = [
   {
     rule: 'what was found to be taken in vain is offered again',
     without: {
-      remove: "if how ~= 'audit' and tonumber(taken_token)",
-      replacement: 'if tonumber(taken_token)',
+      remove: "if how ~= 'audit' and newer <= 0",
+      replacement: 'if newer <= 0',
     },
     happens: async queue => {
       await vanish(queue)

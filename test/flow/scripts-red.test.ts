@@ -51,7 +51,7 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
     'a job that nobody holds any more is before nobody’s bound',
     BALANCED,
     { remove: '    if known then nobody_holds(known.kind, tail[2], tail[1]) end\n' },
-    /complete|bound of/,
+    /complete|bound of|takes|slept/,
   ],
   [
     'what a worker leaves behind is offered to others',
@@ -63,8 +63,14 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
     'a late word of a job that is taken is not heard',
     FANOUT,
     {
-      remove: "    if how ~= 'audit' and tonumber(taken_token) >= tonumber(token) then return 'taken' end\n",
+      remove: "    if how ~= 'audit' and newer <= 0 and not is_changed then return 'taken' end\n",
     },
+    /placed|refilled|taken|takes/,
+  ],
+  [
+    'a job that has changed since it was taken stands where the relay says',
+    FANOUT,
+    { remove: "how == 'relay' and newer == 0 and", replacement: 'false and' },
     /placed|refilled|taken|takes/,
   ],
   [
@@ -114,7 +120,7 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
     'an old offer does not take what is ready again',
     FANOUT,
     { remove: 'if token == arg.token then\n', replacement: 'if token then\n' },
-    /taken|takes|lane \d+|queue of/,
+    /placed|taken|takes|lane \d+|queue of/,
   ],
   [
     'a job that was offered leaves the queues of others',

@@ -88,6 +88,27 @@ describe('a job that is taken', () => {
     await queue.takeIds(1, 0, { done: ['b'] })
   })
 
+  it('stands where the relay says when it has changed since, whatever its worker puts back; its slot is free', async () => {
+    const queue = await begin()
+    await queue.lane(1, { limit: 50, free: '1' })
+    await queue.lane(2, { tag: 'x' })
+    await queue.worker(1)
+    await queue.placeJobs([job('a')])
+    await queue.takeIds(1, 1)
+    await queue.placeJobs([job('a')])
+    expect(await queue.laneOf(1)).toEqual([])
+    await queue.placeJobs([job('a', 1, 2)])
+    await queue.putBack('g1', 1, [{ ...job('a'), answer: 'moved' }])
+    expect(await queue.laneOf(2)).toEqual(['a'])
+    const { taken, limits } = await queue.snapshot()
+    expect(taken.size).toBe(0)
+    expect(limits.get(50)?.free).toBe(1)
+    await queue.takeIds(1, 1)
+    await queue.placeJobs([job('a', 9, 2)])
+    await queue.putBack('g1', 1, [{ id: job('a').id, answer: 'unclear' }])
+    expect((await queue.snapshot()).jobs.get('a')?.score).toBe('9')
+  })
+
   it('goes home as it was taken when the claim’s answer is not known, and its slot is free', async () => {
     const queue = await begin()
     await queue.lane(1, { limit: 50, free: '1' })

@@ -85,6 +85,7 @@ export function handWorker(options: {
       ending,
       ...(straight ? { straight } : {}),
     })
+    refused = refused.filter(({ id: job }) => !taken.ids.includes(job))
     if (taken.code === 'OK') return taken
     registered = undefined
     return undefined
@@ -147,6 +148,7 @@ export function handWorker(options: {
         job,
         done: told,
       })
+      refused = refused.filter(no => no.id !== job.id)
       if (code !== 'OK') registered = undefined
       return { by: this, outcomes, limit, named: { ids: [job.id], lanes: [job.lane] } }
     },

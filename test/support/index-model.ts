@@ -59,8 +59,15 @@ export class IndexModel {
   /** Whether it is placed. */
   place(job: ReadyJob, how: 'hint' | 'relay' | 'audit'): boolean {
     const taken = this.taken.get(job.id)
-    if (taken && how !== 'audit' && Number(taken.job.leaseToken) >= Number(job.leaseToken)) return false
-    this.taken.delete(job.id)
+    if (taken) {
+      const { lane, score, leaseToken } = taken.job
+      const newer = Number(job.leaseToken) - Number(leaseToken)
+      const hasMoved = lane !== job.lane
+      const isChanged = how === 'relay' && newer === 0 && (hasMoved || score !== job.score)
+      if (how !== 'audit' && newer <= 0 && !isChanged) return false
+      this.taken.delete(job.id)
+      if (isChanged && hasMoved) this.addSlots(this.lanes.get(lane), 1)
+    }
     const known = this.find(job.id)
     if (known && how === 'hint') return false
     if (known?.lane === job.lane && known.score === job.score) {
