@@ -220,7 +220,7 @@ begin
       from unnest(v_lanes, v_limits, v_key_limits, v_rooms) as s(lane, limit_id, key_limit, room)
       cross join lateral (values (s.limit_id), (s.key_limit)) as x(id)
       where x.id = any (v_all_short) or (x.id = any (v_without_room) and exists (
-        select from longshore.jobs j where j.lane = s.lane and j.state = 'ready'
+        select from longshore.jobs j where j.lane = s.lane and j.state = 'ready' offset 0
       ))
       order by 1
     loop
@@ -262,7 +262,7 @@ begin
         where h.lane = any (v_heads) and h.closed_by is null and (h.score, h.job_id) <= (v_from_score, v_from_id)
           and exists (
             select from longshore.jobs j
-            where j.lane = h.lane and j.state = 'ready' and (j.score, j.id) > (v_after_score, v_after_id)
+            where j.lane = h.lane and j.state = 'ready' and (j.score, j.id) > (v_after_score, v_after_id) offset 0
           )
       );
     end if;

@@ -87,14 +87,14 @@ begin
       select t.id, v_lanes[t.no], v_scores[t.no], v_states[t.no], v_max_attempts[t.no], t.payload::jsonb, t.trace
       from unnest(p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)])), v_payloads, p_traces)
         as t(id, no, payload, trace)
-      where not exists (select from longshore.finished_jobs f where f.id = t.id)
+      where not exists (select from longshore.finished_jobs f where f.id = t.id offset 0)
       on conflict (id) do nothing
       returning id
     )
     select coalesce(array_agg(m.id), '{}') into v_ids from made m;
     -- A job that ended while the insert waited for it is history by now, and must not run again.
     delete from longshore.jobs j
-    where j.id = any (v_ids) and exists (select from longshore.finished_jobs f where f.id = j.id);
+    where j.id = any (v_ids) and exists (select from longshore.finished_jobs f where f.id = j.id offset 0);
     select coalesce(array_agg(j.id), '{}') into v_ids from longshore.jobs j where j.id = any (v_ids);
   elsif p_shape_nos is null then
     insert into longshore.jobs (id, lane, score, state, max_attempts, payload, trace)

@@ -42,7 +42,7 @@ begin
       from (
         select p.id, l.task, p.state, row_number() over (order by p.id) as no
         from longshore.edges e
-        join longshore.jobs p on p.id = e.parent
+        cross join lateral (select p.id, p.state, p.lane from longshore.jobs p where p.id = e.parent offset 0) p
         left join longshore.lanes l on l.id = p.lane
         where e.child = p_id
       ) o));

@@ -21,7 +21,8 @@ begin
     for v_step in 1..c_most_steps loop
       select f.id, l.task, f.state, f.error into v_parent
       from longshore.edges e
-      join longshore.finished_jobs f on f.id = e.parent
+      cross join lateral (
+        select f.id, f.lane, f.state, f.error, f.finished_at from longshore.finished_jobs f where f.id = e.parent offset 0) f
       left join longshore.lanes l on l.id = f.lane
       where e.child = v_at and e.policy <> 'run' and f.state <> 'succeeded'
       order by f.finished_at, f.id limit 1;

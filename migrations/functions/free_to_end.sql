@@ -41,9 +41,9 @@ begin
     select p.id from unnest(p_ids) as p(id)
     cross join lateral (select j.workflow from longshore.jobs j where j.id = p.id offset 0) j
     where not exists (
-        select from longshore.edges e where e.parent = p.id and e.child = any (v_needed) and e.child <> all (v_free))
+        select from longshore.edges e where e.parent = p.id and e.child = any (v_needed) and e.child <> all (v_free) offset 0)
       and (j.workflow <> all (v_workflows) or j.workflow = any (v_free_workflows)) is not false
       and not exists (
-        select from longshore.jobs n where n.workflow = j.workflow and n.id = any (v_needed) and n.id <> all (v_free)));
+        select from longshore.jobs n where n.workflow = j.workflow and n.id = any (v_needed) and n.id <> all (v_free) offset 0));
 end
 $$;

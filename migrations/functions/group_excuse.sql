@@ -24,8 +24,10 @@ begin
       union
       select t.group_id
       from reached r
-      join longshore.jobs j on j.group_id = r.id and j.has_turn is false
-      join longshore.jobs t on t.workflow = j.workflow and t.has_turn and t.state = 'waiting'
+      cross join lateral (
+        select j.workflow from longshore.jobs j where j.group_id = r.id and j.has_turn is false offset 0) j
+      cross join lateral (
+        select t.group_id from longshore.jobs t where t.workflow = j.workflow and t.has_turn and t.state = 'waiting' offset 0) t
       where t.group_id is not null
     )
     select r.id from reached r);
@@ -49,8 +51,11 @@ begin
     return 'halted';
   end if;
   if exists (
-    select from longshore.jobs j join longshore.jobs t on t.workflow = j.workflow and t.has_turn and t.state <> 'waiting'
-    where j.group_id = any (v_groups) and j.has_turn is false and (t.group_id is null or t.group_id <> all (v_groups))
+    select from longshore.jobs j
+    where j.group_id = any (v_groups) and j.has_turn is false and exists (
+      select from longshore.jobs t
+      where t.workflow = j.workflow and t.has_turn and t.state <> 'waiting'
+        and (t.group_id is null or t.group_id <> all (v_groups)) offset 0)
   ) then
     return 'turn';
   end if;
@@ -78,11 +83,14 @@ begin
           exists (
             select from longshore.jobs j
             where j.lane = l.id and j.state = 'ready' and (j.score, j.id) < (v_lane.score, v_lane.id)
-              and (j.group_id is null or j.group_id <> all (v_groups)))
+              and (j.group_id is null or j.group_id <> all (v_groups)) offset 0)
           or exists (
-            select from longshore.lane_heads h join longshore.jobs j on j.lane = h.lane
-            where h.parent = l.id and h.closed_by is null and j.state = 'ready'
-              and (j.score, j.id) < (v_lane.score, v_lane.id) and (j.group_id is null or j.group_id <> all (v_groups))))
+            select from longshore.lane_heads h
+            where h.parent = l.id and h.closed_by is null and exists (
+              select from longshore.jobs j
+              where j.lane = h.lane and j.state = 'ready' and (j.score, j.id) < (v_lane.score, v_lane.id)
+                and (j.group_id is null or j.group_id <> all (v_groups)) offset 0)
+            offset 0))
     ) then
       return 'in line';
     end if;

@@ -63,7 +63,7 @@ begin
     from unnest(p_ids, p_shape_nos, p_payloads, p_workflows, p_halts, p_pending, p_traces, p_groups)
       with ordinality as t(id, shape, payload, key, halts, pending, trace, group_id, no)
     left join unnest(v_keys, v_workflows, v_firsts, v_free) as w(key, id, first, is_free) on w.key = t.key
-    where not p_checked or not exists (select from longshore.finished_jobs f where f.id = t.id)
+    where not p_checked or not exists (select from longshore.finished_jobs f where f.id = t.id offset 0)
   ), inserted as (
     insert into longshore.jobs (id, lane, score, state, max_attempts, payload, group_id, pending, workflow, workflow_seq,
       has_turn, halts, trace)
@@ -86,7 +86,7 @@ begin
   if p_checked then
     -- A job that ended while the insert waited for it is history by now, and must not run again.
     delete from longshore.jobs j
-    where j.id = any (made) and exists (select from longshore.finished_jobs f where f.id = j.id);
+    where j.id = any (made) and exists (select from longshore.finished_jobs f where f.id = j.id offset 0);
     made := array(select j.id from longshore.jobs j where j.id = any (made));
     ready := array(select r.id from unnest(ready) as r(id) where r.id = any (made));
   end if;

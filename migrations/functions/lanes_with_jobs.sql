@@ -7,10 +7,10 @@ set enable_bitmapscan = off
 as $$
 begin
   return query
-  select l.id, exists (select from longshore.jobs j where j.lane = l.id and j.state = 'ready')
+  select l.id, exists (select from longshore.jobs j where j.lane = l.id and j.state = 'ready' offset 0)
   from longshore.lanes l
   where l.queue = p_queue and l.id > p_after and (l.concurrency_key = '' or exists (
-    select from longshore.jobs j where j.lane = l.id and j.state = 'ready'))
+    select from longshore.jobs j where j.lane = l.id and j.state = 'ready' offset 0))
   order by l.id limit p_most;
 end
 $$;

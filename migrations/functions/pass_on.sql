@@ -90,8 +90,10 @@ begin
               from longshore.edges c where c.child = e.id and c.policy <> 'run' and v_causes ? c.parent::text limit 1
             ), (
               select format('job %s, which it was to run after, has not succeeded', c.parent)
-              from longshore.edges c join longshore.finished_jobs f on f.id = c.parent
-              where c.child = e.id and c.policy <> 'run' and f.state <> 'succeeded' limit 1
+              from longshore.edges c
+              where c.child = e.id and c.policy <> 'run' and exists (
+                select from longshore.finished_jobs f where f.id = c.parent and f.state <> 'succeeded' offset 0)
+              limit 1
             ), 'a job that it was to run after has not succeeded')),
           e.group_id, e.workflow, e.workflow_seq
         from ended e

@@ -62,7 +62,10 @@ begin
     select string_agg(concat_ws(' ', j.id, j.lane, j.score, j.lease_token), ',') filter (where j.state::text = 'ready'),
       string_agg(g.id::text, ',') filter (where j.id is null or j.state::text <> 'ready')
     into ready, gone
-    from unnest(v_jobs) as g(id) left join longshore.jobs j on j.id = g.id;
+    from unnest(v_jobs) as g(id)
+    left join lateral (
+      select j.id, j.lane, j.score, j.lease_token, j.state from longshore.jobs j where j.id = g.id offset 0
+    ) j on true;
   end if;
   if v_limits <> '{}' then
     select string_agg(k.id || ' ' || greatest(0, k.capacity - coalesce(s.used, 0)), ',') into limits

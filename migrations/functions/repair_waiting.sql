@@ -72,7 +72,7 @@ begin
     select f.state from longshore.finished_jobs f where f.id = e.parent order by f.day desc limit 1
   ) p
   where e.child = p_job and e.policy <> 'run' and p.state <> 'succeeded'
-    and not exists (select from longshore.jobs o where o.id = e.parent);
+    and not exists (select from longshore.jobs o where o.id = e.parent offset 0);
   if v_doom is not null then
     perform longshore.pass_on('{}', '{}', p_doomed => array[p_job], p_doomed_states => array[v_doom]);
     perform longshore.note_changes(array[p_job]) where v_job.state = 'ready';
@@ -80,7 +80,8 @@ begin
     said := said || format('it ended as %s, as a job that it was to run after had', v_doom);
   else
     select count(*) + case when not v_turn then 1 else 0 end into v_pending
-    from longshore.edges e join longshore.jobs p on p.id = e.parent where e.child = p_job;
+    from longshore.edges e
+    where e.child = p_job and exists (select from longshore.jobs p where p.id = e.parent offset 0);
     v_state := case
       when v_pending > 0 then 'waiting'
       when v_job.state <> 'waiting' then v_job.state

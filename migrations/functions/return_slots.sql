@@ -18,7 +18,7 @@ begin
     from given p
     join unnest(p_lanes, p_limits, p_key_limits) as s(lane, limit_id, key_limit) on s.lane = p.lane
     cross join lateral (values (s.limit_id, p.slot), (s.key_limit, p.key_slot)) as x(limit_id, number)
-    where x.number >= 0 and not exists (select from longshore.jobs j where j.id = p.id and j.lease_token = p_token)
+    where x.number >= 0 and not exists (select from longshore.jobs j where j.id = p.id and j.lease_token = p_token offset 0)
     group by 1, 2
   ), returned as (
     update longshore.slot_groups g set used = g.used - surplus.slots

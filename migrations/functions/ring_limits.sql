@@ -27,13 +27,13 @@ begin
       perform longshore.ring(l.id, v_limit.room)
       from longshore.lanes l
       where l.task = v_limit.task and l.concurrency_key = '' and (
-        exists (select from longshore.jobs j where j.lane = l.id and j.state = 'ready')
-        or exists (select from longshore.lane_heads h where h.parent = l.id and h.closed_by is null));
+        exists (select from longshore.jobs j where j.lane = l.id and j.state = 'ready' offset 0)
+        or exists (select from longshore.lane_heads h where h.parent = l.id and h.closed_by is null offset 0));
     else
       perform longshore.ring(l.id, v_limit.room)
       from longshore.lanes l
       where l.task = v_limit.task and l.concurrency_key = v_limit.key and l.concurrency_key <> ''
-        and exists (select from longshore.jobs j where j.lane = l.id and j.state = 'ready');
+        and exists (select from longshore.jobs j where j.lane = l.id and j.state = 'ready' offset 0);
     end if;
   end loop;
 end

@@ -39,9 +39,11 @@ begin
   )
   select m.id, case when j.id is null then 'lost' else 'busy' end, null::int, null::smallint, null::smallint
   from missing m
-  left join longshore.jobs j on j.id = m.id and j.worker_id = p_worker and j.lease_token = m.token
+  left join lateral (
+    select j.id from longshore.jobs j where j.id = m.id and j.worker_id = p_worker and j.lease_token = m.token offset 0
+  ) j on true
   -- The reply to an earlier call may have been lost: then this very run is in the history.
-  where not exists (select from longshore.finished_jobs f where f.id = m.id and f.lease_token = m.token);
+  where not exists (select from longshore.finished_jobs f where f.id = m.id and f.lease_token = m.token offset 0);
 
   select * into v_ended from longshore.finish_succeeded(v_plain, p_results);
   perform longshore.tell_waiters(v_plain);

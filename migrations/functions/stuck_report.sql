@@ -11,7 +11,8 @@ begin
   v_ids := array(
     select j.id from longshore.jobs j where j.group_id = p_group
     order by j.state desc, exists (
-      select from longshore.edges e join longshore.jobs p on p.id = e.parent where e.child = j.id), j.id
+      select from longshore.edges e
+      where e.child = j.id and exists (select from longshore.jobs p where p.id = e.parent offset 0) offset 0), j.id
     limit 20);
   return (
     select jsonb_build_object(
@@ -29,7 +30,8 @@ begin
               (select count(*) from longshore.eligible_workers(j.lane))))
           end) order by n.no)
         from unnest(v_ids) with ordinality as n(id, no)
-        join longshore.jobs j on j.id = n.id
+        cross join lateral (
+          select j.id, j.lane, j.state, j.score, j.worker_id, j.started_at from longshore.jobs j where j.id = n.id offset 0) j
         left join longshore.lanes l on l.id = j.lane
         left join longshore.blocked b on b.id = n.id
       ), '[]'))

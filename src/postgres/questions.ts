@@ -96,7 +96,7 @@ export const QUESTIONS: readonly Question[] = [
       where j.state not in ('waiting', 'scheduled', 'ready', 'running')
       union all
       select 'its lane ' || j.lane || ' does not exist', j.id from @page j
-      where not exists (select from longshore.lanes l where l.id = j.lane)`,
+      where not exists (select from longshore.lanes l where l.id = j.lane offset 0)`,
   },
   {
     invariant: 2,
@@ -266,7 +266,8 @@ export const QUESTIONS: readonly Question[] = [
           o.parents + case when j.has_turn is false then 1 else 0 end as open
         from @page j
         cross join lateral (
-          select count(*) as parents from longshore.edges e join longshore.jobs p on p.id = e.parent where e.child = j.id
+          select count(*) as parents from longshore.edges e
+          where e.child = j.id and exists (select from longshore.jobs p where p.id = e.parent offset 0)
         ) o
       ) counted
       where pending <> open or (state = 'waiting') <> (open > 0)`,
@@ -281,7 +282,7 @@ export const QUESTIONS: readonly Question[] = [
         j.state, p.id, e.policy, p.state) as problem, j.id as job_id
       from @page j join longshore.edges e on e.child = j.id join longshore.finished_jobs p on p.id = e.parent
       where p.state <> 'succeeded' and e.policy <> 'run'
-        and not exists (select from longshore.jobs o where o.id = e.parent)`,
+        and not exists (select from longshore.jobs o where o.id = e.parent offset 0)`,
   },
   {
     invariant: 7,
@@ -298,7 +299,7 @@ export const QUESTIONS: readonly Question[] = [
       from @page f where f.state = 'dependency_failed' and not exists (
         select from longshore.edges e left join longshore.finished_jobs p on p.id = e.parent
         where e.child = f.id and e.policy <> 'run' and p.state is distinct from 'succeeded'
-          and not exists (select from longshore.jobs o where o.id = e.parent))`,
+          and not exists (select from longshore.jobs o where o.id = e.parent offset 0))`,
   },
   {
     // Edges stay within a group.
@@ -338,7 +339,8 @@ export const QUESTIONS: readonly Question[] = [
       select case when g.id is null then format('its group %s does not exist', j.group_id)
         else format('group %s has ended as %s, and it is %s', g.id, g.end_state, j.state) end as problem, j.id as job_id,
         j.group_id::text as subject
-      from @page j left join longshore.groups g on g.id = j.group_id
+      from @page j
+      left join lateral (select g.id, g.finished_at, g.end_state from longshore.groups g where g.id = j.group_id offset 0) g on true
       where j.group_id is not null and (g.id is null or g.finished_at is not null)`,
   },
   {
@@ -353,7 +355,7 @@ export const QUESTIONS: readonly Question[] = [
         g.id::text as subject
       from @page g
       where g.finished_at is null and g.created_at < clock_timestamp() - $1::int * interval '1 millisecond'
-        and not exists (select from longshore.jobs j where j.group_id = g.id)
+        and not exists (select from longshore.jobs j where j.group_id = g.id offset 0)
         and not exists (
           select from longshore.finished_jobs f
           where f.group_id = g.id and f.finished_at > clock_timestamp() - $1::int * interval '1 millisecond')`,
@@ -366,9 +368,11 @@ export const QUESTIONS: readonly Question[] = [
     sql: `
       select format('workflow %s: it has number %s and no turn, and is the first', coalesce(w.key, '?'), j.workflow_seq)
         as problem, j.id as job_id
-      from @page j left join longshore.workflows w on w.id = j.workflow
+      from @page j
+      left join lateral (select w.key, w.halted_by from longshore.workflows w where w.id = j.workflow offset 0) w on true
       where j.workflow is not null and not j.has_turn and w.halted_by is null
-        and not exists (select from longshore.jobs o where o.workflow = j.workflow and o.workflow_seq < j.workflow_seq)
+        and not exists (
+          select from longshore.jobs o where o.workflow = j.workflow and o.workflow_seq < j.workflow_seq offset 0)
       union all
       select format('workflow %s: it has the turn, and number %s stands before it', j.workflow, o.workflow_seq), j.id
       from @page j
@@ -380,7 +384,7 @@ export const QUESTIONS: readonly Question[] = [
       union all
       select format('its workflow %s does not exist', j.workflow), j.id
       from @page j
-      where j.workflow is not null and not exists (select from longshore.workflows w where w.id = j.workflow)`,
+      where j.workflow is not null and not exists (select from longshore.workflows w where w.id = j.workflow offset 0)`,
   },
   {
     invariant: 9,
@@ -390,7 +394,7 @@ export const QUESTIONS: readonly Question[] = [
       select format('workflow %s has no jobs, and nobody has removed it', w.key) as problem, null::uuid as job_id,
         w.id::text as subject
       from @page w
-      where w.halted_by is null and not exists (select from longshore.jobs j where j.workflow = w.id)`,
+      where w.halted_by is null and not exists (select from longshore.jobs j where j.workflow = w.id offset 0)`,
   },
   {
     // Runs of a workflow follow each other in the order of the numbers.
@@ -470,7 +474,7 @@ export const QUESTIONS: readonly Question[] = [
       select format('it runs under worker %s, which does not exist', j.worker_id) as problem, j.id as job_id,
         j.worker_id::text as subject
       from @page j
-      where j.state = 'running' and not exists (select from longshore.workers w where w.id = j.worker_id)`,
+      where j.state = 'running' and not exists (select from longshore.workers w where w.id = j.worker_id offset 0)`,
   },
   {
     // No job runs past its worker's lease plus grace: rescue is alive.

@@ -29,11 +29,11 @@ describe('a deployment under a seeded nemesis', () => {
     const blind = [
       {
         name: 'enqueue_jobs',
-        remove: 'where not exists (select from longshore.finished_jobs f where f.id = t.id)',
+        remove: 'where not exists (select from longshore.finished_jobs f where f.id = t.id offset 0)',
       },
       {
         name: 'enqueue_jobs',
-        remove: 'exists (select from longshore.finished_jobs f where f.id = j.id)',
+        remove: 'exists (select from longshore.finished_jobs f where f.id = j.id offset 0)',
         replacement: 'false',
       },
     ]

@@ -2,12 +2,13 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newJobId } from '../../src/index.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
-import { explained, type PlanNode, startExplaining } from '../support/explain.ts'
+import { believeEmpty, explained, type PlanNode, startExplaining } from '../support/explain.ts'
 
 const database = useDatabase()
 const GROUPS = 10_000
 const CHILDREN = 9
 const BATCH = 100
+const TABLES = ['jobs', 'edges', 'groups', 'finished_jobs', 'awaited', 'lanes', 'workers']
 
 let client: TestClient
 let plans: PlanNode[]
@@ -15,10 +16,9 @@ let workerId: number
 
 beforeAll(async () => {
   client = await database.connect()
-  for (const table of ['jobs', 'edges', 'groups', 'finished_jobs', 'awaited', 'lanes', 'workers']) {
+  for (const table of TABLES) {
     if (table !== 'finished_jobs')
       await client.query(`alter table longshore.${table} set (autovacuum_enabled = false)`)
-    await client.query(`analyze longshore.${table}`)
   }
   const { rows } = await client.query(
     "select longshore.find_lane('default', 'task', 'default', 'c:') as lane",
@@ -53,6 +53,7 @@ beforeAll(async () => {
      from made, generate_series(1, 10)`,
     [lane],
   )
+  await believeEmpty(client, TABLES)
   await startExplaining(client, plan => plans.push(plan.Plan))
 }, 120_000)
 

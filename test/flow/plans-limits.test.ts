@@ -4,7 +4,7 @@
  */
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type TestClient, useDatabase } from '../support/database.ts'
-import { explained, type Plan, type PlanNode, startExplaining } from '../support/explain.ts'
+import { believeEmpty, explained, type Plan, type PlanNode, startExplaining } from '../support/explain.ts'
 
 const database = useDatabase()
 const ROWS = 100_000
@@ -49,7 +49,6 @@ beforeAll(async () => {
   for (const table of TABLES) {
     if (table !== 'finished_jobs')
       await client.query(`alter table longshore.${table} set (autovacuum_enabled = false)`)
-    await client.query(`analyze longshore.${table}`)
   }
   // task-0 and task-1 have a limit, task-2 to task-4 have none, `keyed` has both kinds.
   const tasks = [
@@ -67,7 +66,7 @@ beforeAll(async () => {
   await client.query(
     `insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
      select longshore.new_id(), l.id, longshore.score(0, now()), 'ready', 3, '{}'
-     from generate_series(1, $1) n join longshore.lanes l on l.task = 'task-' || n % 5`,
+     from generate_series(1, $1) n join longshore.lanes l on l.task = 'task-' || n % 5 order by n`,
     [ROWS],
   )
   await client.query(
@@ -108,7 +107,7 @@ beforeAll(async () => {
      from longshore.lanes l join longshore.limits k on k.task = l.task and k.key = l.concurrency_key
      where l.concurrency_key <> '' and l.id not in (select h.lane from longshore.lane_heads h)`,
   )
-
+  await believeEmpty(client, ['jobs', 'finished_jobs', 'lane_heads', 'awaited'])
   await startExplaining(client, plan => plans.push(plan))
 }, 120_000)
 

@@ -1,9 +1,8 @@
 /** The look at a whole deployment must stay cheap, whatever there is and whatever the planner believes. */
 import { beforeAll, describe, expect, it } from 'vitest'
-import type { Pool } from '../../src/postgres/connect.ts'
 import { readOverview } from '../../src/postgres/read-overview.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
-import { type Plan, type PlanNode, startExplaining } from '../support/explain.ts'
+import { believeEmpty, onClient, type Plan, type PlanNode, startExplaining } from '../support/explain.ts'
 
 const database = useDatabase()
 
@@ -13,19 +12,6 @@ const KEYS = 1000
 
 let client: TestClient
 const plans: Plan[] = []
-
-/** As much of a pool as it takes, on the connection that explains. */
-const pool = () =>
-  ({
-    async transaction(work: (tx: TestClient) => Promise<unknown>) {
-      await client.query('begin')
-      try {
-        return await work(client)
-      } finally {
-        await client.query('rollback')
-      }
-    },
-  }) as unknown as Pool
 
 // Made by hand and all at once: how much is read matters here, not how it came to be.
 async function fill(): Promise<void> {
@@ -108,16 +94,17 @@ function scansOf(table: string): string[] {
 
 describe.each(['analysed while empty', 'analysed now'])(`${READY} ready jobs in ${LANES} lanes, %s`, when => {
   beforeAll(async () => {
-    await database.rows('analyze')
-    if (client) return
+    if (client) return void (await database.rows('analyze'))
     await fill()
     client = await database.connect()
+    const tables = ['jobs', 'finished_jobs', 'groups', 'lanes', 'limits', 'slot_groups', 'workers']
+    await believeEmpty(client, tables)
     await startExplaining(client, plan => plans.push(plan))
   }, 120_000)
 
   it('[W12] the overview reaches jobs through indexes only, and reads about as many as it counts', async () => {
     plans.length = 0
-    const overview = await readOverview(pool(), 'longshore')
+    const overview = await readOverview(onClient(client), 'longshore')
     expect(scansOf('jobs').length).toBeGreaterThan(4)
     for (const scan of scansOf('jobs')) expect(scan).toMatch(/^Index (Only )?Scan$/)
     // Two steps for each lane; ready jobs of three queues; scheduled ones; those that wait, in groups and in workflows; ten groups.

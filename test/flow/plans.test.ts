@@ -5,7 +5,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newJobId } from '../../src/index.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
-import { explained, type PlanNode, startExplaining } from '../support/explain.ts'
+import { believeEmpty, explained, type PlanNode, startExplaining } from '../support/explain.ts'
 
 const database = useDatabase()
 const ROWS = 100_000
@@ -20,9 +20,6 @@ const lanes: number[] = []
 beforeAll(async () => {
   client = await database.connect()
   await client.query('alter table longshore.jobs set (autovacuum_enabled = false)')
-  for (const table of ['jobs', 'lanes', 'workers', 'finished_jobs', 'awaited']) {
-    await client.query(`analyze longshore.${table}`)
-  }
   const makeLane = async (task: string) => {
     const { rows } = await client.query(
       "select longshore.find_lane('default', $1, 'default', 'c:') as lane",
@@ -54,7 +51,7 @@ beforeAll(async () => {
      from generate_series(1, $2) n`,
     [lanes[0], ROWS / 10],
   )
-
+  await believeEmpty(client, ['jobs', 'lanes', 'workers', 'finished_jobs', 'awaited'])
   await startExplaining(client, plan => plans.push(plan.Plan))
 }, 120_000)
 

@@ -274,9 +274,9 @@ const ended = async (workflow?: string) => {
   const [run] = await worker.claim(1)
   return { producer, worker, run: run as Claimed, again: () => producer.enqueue(task, 1, options) }
 }
-const KNOWN = '\n      where not exists (select from longshore.finished_jobs f where f.id = t.id)'
+const KNOWN = '\n      where not exists (select from longshore.finished_jobs f where f.id = t.id offset 0)'
 const AFTERWARDS = (ids: string) =>
-  `delete from longshore.jobs j\n    where j.id = any (${ids}) and exists (select from longshore.finished_jobs f where f.id = j.id);`
+  `delete from longshore.jobs j\n    where j.id = any (${ids}) and exists (select from longshore.finished_jobs f where f.id = j.id offset 0);`
 
 const again: Guard[] = [
   {
@@ -342,7 +342,7 @@ const again: Guard[] = [
       {
         name: 'insert_linked',
         remove:
-          '\n    where not p_checked or not exists (select from longshore.finished_jobs f where f.id = t.id)',
+          '\n    where not p_checked or not exists (select from longshore.finished_jobs f where f.id = t.id offset 0)',
       },
       { name: 'insert_linked', remove: AFTERWARDS('made') },
     ],

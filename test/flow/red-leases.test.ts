@@ -357,7 +357,7 @@ const deaths: Guard[] = [
     rule: 'the row of a dead worker stays until all its jobs are rescued',
     without: {
       name: 'rescue',
-      remove: ' and not exists (select from longshore.jobs j where j.worker_id = w.id)',
+      remove: ' and not exists (select from longshore.jobs j where j.worker_id = w.id offset 0)',
     },
     happens: async () => {
       const { worker, first } = await running()
