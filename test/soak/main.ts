@@ -16,26 +16,17 @@ const SCRIPTS = ['produce', 'relay', 'work'].map(name => `test/nemesis/${name}.t
 /** From here on the memory of processes can be judged. */
 const LONG_MINUTES = 3
 
-const { values } = parseArgs({
-  options: {
-    minutes: { type: 'string', default: '5' },
-    seed: { type: 'string' },
-    /** Where to leave the report, whatever it says. */
-    report: { type: 'string' },
-    /** Leave everything behind, whatever is found. */
-    keep: { type: 'boolean', default: false },
-    /** Only write the figures of docs/soak.md anew. */
-    docs: { type: 'boolean', default: false },
-  },
-})
+const USAGE = 'usage: npm run soak -- [--minutes n] [--seed n] [--report file] [--keep] [--docs]'
+
+const values = readFlags()
 if (values.docs) writeDocs()
 else await soak()
 
 async function soak(): Promise<void> {
   const minutes = Number(values.minutes)
   const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31))
-  if (!(minutes > 0) || !Number.isInteger(seed))
-    throw new Error('usage: npm run soak -- [--minutes n] [--seed n] [--report file] [--keep] [--docs]')
+  if (!(minutes > 0)) misused(`--minutes must be a number above 0; got ${values.minutes}`)
+  if (!Number.isInteger(seed)) misused(`--seed must be a whole number; got ${values.seed}`)
   const tell = (line: string) => console.log(`soak: ${line}`)
   tell(`${minutes} minutes, seed ${seed}`)
 
@@ -59,4 +50,28 @@ async function soak(): Promise<void> {
   tell(`${report.findings.length} findings`)
   tell(`repeat it with: npm run soak -- --minutes ${minutes} --seed ${seed}`)
   process.exitCode = 1
+}
+
+function readFlags() {
+  try {
+    return parseArgs({
+      options: {
+        minutes: { type: 'string', default: '5' },
+        seed: { type: 'string' },
+        /** Where to leave the report, whatever it says. */
+        report: { type: 'string' },
+        /** Leave everything behind, whatever is found. */
+        keep: { type: 'boolean', default: false },
+        /** Only write the figures of docs/soak.md anew. */
+        docs: { type: 'boolean', default: false },
+      },
+    }).values
+  } catch (error) {
+    return misused((error as Error).message)
+  }
+}
+
+function misused(why: string): never {
+  console.error(`soak: ${why}\n${USAGE}`)
+  process.exit(2)
 }
