@@ -75,13 +75,25 @@ async function drainAll(world: World): Promise<void> {
   await auditAll(world, 'drained')
 }
 
-/** Runs all there is, successfully, until nothing moves any more. What Redis learns by beats and audits may take several. */
+/**
+ * Runs all there is, successfully, until nothing moves any more. What Redis learns by beats and audits may take several; what was
+ * claimed past it, one after another as slots allow, until somebody has taken it in vain.
+ */
 async function drain(world: World): Promise<void> {
   const { model } = world
-  const moved = () => [...model.jobs.values()].map(job => job.state + job.token).join()
-  const hasReady = () => [...model.jobs.values()].some(job => job.state === 'ready')
-  for (let still = 0; still === 0 || (still < PATIENCE && hasReady()); ) {
-    const before = moved()
+  const seen = async () => {
+    const inRedis = await heldInRedis(world)
+    const isLeft = inRedis.length > 0 || [...model.jobs.values()].some(job => job.state === 'ready')
+    return {
+      isLeft,
+      all: [...model.jobs.values()]
+        .map(job => job.state + job.token)
+        .concat(inRedis)
+        .join(),
+    }
+  }
+  let before = await seen()
+  for (let still = 0; still === 0 || (still < PATIENCE && before.isLeft); ) {
     if (still > 0) await passTime(world)
     await rest(world)
     await world.redis?.relay.term.audit()
@@ -89,11 +101,19 @@ async function drain(world: World): Promise<void> {
       const all = model.running(by.id).map((_, pick) => ({ pick, kind: 'succeeded' as const }))
       await send(world, await by.begin(outcomesOf(world, by, all), 10))
     }
-    still = before === moved() ? still + 1 : 0
+    const now = await seen()
+    still = before.all === now.all ? still + 1 : 0
+    before = now
   }
   await rest(world)
   await obey(world, { do: 'sweep' })
   await compare(world)
+}
+
+async function heldInRedis({ redis }: World): Promise<string[]> {
+  if (!redis) return []
+  const ids = await redis.client.hkeys(`${redis.index.root}:${redis.relay.generation}:jobs`)
+  return ids.filter(id => id !== '').sort()
 }
 
 /** What was taken and not claimed is overdue by now: a relay that has followed another knows it only by that. */
