@@ -88,7 +88,7 @@ begin
   return query
   with gone as (
     delete from longshore.workers w
-    where w.id = any (v_dead) and not exists (select from longshore.jobs j where j.worker_id = w.id offset 0)
+    where w.id = any (v_dead) and w.id <> all (array(select j.worker_id from longshore.jobs j where j.worker_id = any (v_dead)))
     returning w.id
   )
   select w.id, w.name, cardinality(array_positions(v_rescued, w.id)), cardinality(array_positions(v_ended, w.id)),

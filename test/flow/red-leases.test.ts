@@ -357,7 +357,8 @@ const deaths: Guard[] = [
     rule: 'the row of a dead worker stays until all its jobs are rescued',
     without: {
       name: 'rescue',
-      remove: ' and not exists (select from longshore.jobs j where j.worker_id = w.id offset 0)',
+      remove:
+        ' and w.id <> all (array(select j.worker_id from longshore.jobs j where j.worker_id = any (v_dead)))',
     },
     happens: async () => {
       const { worker, first } = await running()
