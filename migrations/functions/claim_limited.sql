@@ -175,6 +175,7 @@ begin
         -- As in claim_merged.
         select j.ctid from longshore.jobs j
         where j.ctid = any (array(select g.row from given g)) and j.state::text = 'ready' and j.lane = any (v_lanes)
+          and j.lease_token < v_token
         order by j.score, j.id
         limit v_wanted
         for no key update skip locked
@@ -195,6 +196,13 @@ begin
       where p.slot is not null and p.key_slot is not null;
       if v_claimed < v_given then
         perform longshore.return_slots(v_page, v_page_lanes, v_slots, v_key_slots, v_token, v_lanes, v_limits, v_key_limits);
+        -- As in claim_merged.
+        if exists (
+          select from longshore.jobs j
+          where j.ctid = any (v_rows) and j.state::text = 'ready' and j.lease_token > v_token)
+        then
+          v_answer := 'more';
+        end if;
       end if;
       v_all_claimed := v_all_claimed + v_claimed;
       v_all_given := v_all_given + v_given;

@@ -55,14 +55,13 @@ begin
     order by j.score, j.id
     limit least(cardinality(v_slots), p_limit)
     for no key update skip locked
-  ), numbered as materialized (
-    select h.ctid, row_number() over () as no from head h
   ), claimed as (
     update longshore.jobs j
     set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
       lease_token = (select nextval('longshore.lease_tokens')), slot = v_slots[n.no]
-    from numbered n
-    where j.ctid = n.ctid
+    -- All of them are locked before the token is drawn: nobody who claims one of them and gives it back has a higher one.
+    from unnest(array(select h.ctid from head h)) with ordinality as n(row, no)
+    where j.ctid = n.row
     returning j.*
   )
   select c.id, 'claimed'::text, c.lane, c.lease_token, c.attempts, c.max_attempts, c.rescues, c.score, c.created_at,

@@ -23,6 +23,7 @@ declare
   v_token bigint := nextval('longshore.lease_tokens');
   v_is_last boolean;
   v_claimed int;
+  v_is_passed_over boolean := false;
   v_after_score bigint := -1;
   v_after_id uuid := '00000000-0000-0000-0000-000000000000';
 begin
@@ -36,9 +37,10 @@ begin
       return query
       with free as materialized (
         -- The state as a text, so that the ready index does not offer itself: the rows' places are known. The lane again:
-        -- somebody may be changing what the job asks for.
+        -- somebody may be changing what the job asks for. The token: others may have claimed it since ours was drawn, and given it back.
         select j.ctid from longshore.jobs j
         where j.ctid = any (v_rows[v_from : v_from + v_batch - 1]) and j.state::text = 'ready' and j.lane = any (p_lanes)
+          and j.lease_token < v_token
         order by j.score, j.id
         limit v_wanted
         for no key update skip locked
@@ -56,6 +58,9 @@ begin
       if v_wanted = 0 then
         return;
       end if;
+      v_is_passed_over := v_is_passed_over or exists (
+        select from longshore.jobs j
+        where j.ctid = any (v_rows[v_from : v_from + v_batch - 1]) and j.state::text = 'ready' and j.lease_token > v_token);
       v_from := v_from + v_batch;
       v_batch := greatest(100, v_wanted);
     end loop;
@@ -64,5 +69,11 @@ begin
     v_after_id := v_ids[cardinality(v_ids)];
     v_depth := 2 * v_depth;
   end loop;
+  if v_is_passed_over then
+    -- It has been ready for a while: nobody will ring for it again.
+    id := null;
+    answer := 'more';
+    return next;
+  end if;
 end
 $$;

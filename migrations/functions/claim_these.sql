@@ -105,8 +105,10 @@ begin
       select p.row, p.slot, p.key_slot from unnest(v_rows, v_slots, v_key_slots) as p(row, slot, key_slot)
       where p.slot is not null and p.key_slot is not null
     ), free as materialized (
+      -- As in claim_merged.
       select j.ctid from longshore.jobs j
       where j.ctid = any (array(select g.row from given g)) and j.state::text = 'ready' and j.lane = any (v_lanes)
+        and j.lease_token < v_token
       for no key update skip locked
     ), claimed as (
       update longshore.jobs j

@@ -126,9 +126,10 @@ describe('claim', () => {
       'j.id = any (v_ids[v_from : v_from + v_batch - 1])',
     ]
     const [state, lane] = [" and j.state::text = 'ready'", ' and j.lane = any (p_lanes)']
+    const token = '\n          and j.lease_token < v_token'
     const byIds = (guards: string): Weakness[] => [
       { name: 'claim_merged', remove: 'select j.ctid from', replacement: 'select j.id from' },
-      { name: 'claim_merged', remove: places + state + lane, replacement: ids + guards },
+      { name: 'claim_merged', remove: places + state + lane + token, replacement: ids + guards },
       {
         name: 'claim_merged',
         remove: 'where j.ctid = any (array(select f.ctid from free f))',

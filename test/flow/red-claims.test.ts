@@ -7,7 +7,7 @@ import { type TestClient, useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { underWay, useGuards } from '../support/guards.ts'
 import { waitsForLock } from '../support/locks.ts'
-import type { Weakness } from '../support/weaken.ts'
+import { pauseAt, type Weakness } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -287,6 +287,47 @@ describe('a claim', () => {
       },
       tells: /^4: .* token 0/m,
     }),
+  )
+
+  it.each([
+    ['claim_merged', ['one', 'two'], 'v_depth := 2 * v_depth;'],
+    ['claim_limited', ['one', 'limited'], 'v_tried := v_tried || v_all_short;'],
+  ] as const)(
+    '[X4] that looks further gives no lower token than a run had that began and was given back meanwhile, and asks for more (%s)',
+    (name, tasks, further) =>
+      check({
+        rule: 'the token in the compare-and-set of a claim',
+        given: [{ name, remove: further, replacement: `${further} ${pauseAt(BARRIER)}` }],
+        without: { name, remove: 'and j.lease_token < v_token' },
+        happens: async () => {
+          const { producer, job } = await prepare(tasks)
+          const others = await producer.enqueueMany(one, [2, 3, 4, 5])
+          const last = await producer.enqueue(one, 6)
+          const holder = await begin()
+          await holder.query('select from longshore.jobs where id = any ($1) for update', [
+            [job, ...others].map(({ id }) => id),
+          ])
+          const worker = await workByHand(database, [...tasks])
+          const { open } = await barrier(BARRIER)
+          const client = await begin()
+          const answers = underWay(client.query('select id, answer from longshore.claim($1, 5)', [worker.id]))
+          await waitsForLock(database, client)
+          const other = await workByHand(database, [tasks[0]])
+          expect(await claimThese(other.id, [last.id])).toEqual([last.id])
+          const [run] = await database.rows<{ token: string }>(
+            'select lease_token::text as token from longshore.jobs where id = $1',
+            [last.id],
+          )
+          await other.settleOthers([{ id: last.id, token: run?.token, outcome: 'released' }])
+          await open()
+          const { rows } = await answers
+          await client.query('commit')
+          await holder.query('rollback')
+          const isGiven = rows.some(row => row.id === last.id)
+          if (!isGiven) expect(rows).toEqual([{ id: null, answer: 'more' }])
+        },
+        tells: /^3: .* it was claimed with token \d+ after token \d+/m,
+      }),
   )
 
   it.each(functions)(
