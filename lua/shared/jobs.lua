@@ -62,8 +62,8 @@ local function remove(id)
   return true
 end
 
---- A ready job becomes known. `how`: 'hint' adds what is absent, 'relay' brings up to date, 'audit' also what somebody took and
---- never claimed. Answers placed | known | taken | beyond (no room in the window) | unknown (its lane is not read in).
+--- A ready job becomes known. `how`: 'hint' adds what is absent, 'relay' brings up to date, also what has changed since somebody took
+--- it, 'audit' also what somebody took and never claimed. Answers placed | known | taken | beyond (no room in the window) | unknown (its lane is not read in).
 local function place(id, number, score, token, how)
   local lane = lanes[number] or lane_of(number)
   local taken = taken_of(id)

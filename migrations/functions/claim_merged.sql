@@ -58,9 +58,11 @@ begin
       if v_wanted = 0 then
         return;
       end if;
-      v_is_passed_over := v_is_passed_over or exists (
-        select from longshore.jobs j
-        where j.ctid = any (v_rows[v_from : v_from + v_batch - 1]) and j.state::text = 'ready' and j.lease_token > v_token);
+      if v_claimed < cardinality(v_rows[v_from : v_from + v_batch - 1]) then
+        v_is_passed_over := v_is_passed_over or exists (
+          select from longshore.jobs j
+          where j.ctid = any (v_rows[v_from : v_from + v_batch - 1]) and j.state::text = 'ready' and j.lease_token > v_token);
+      end if;
       v_from := v_from + v_batch;
       v_batch := greatest(100, v_wanted);
     end loop;

@@ -1,6 +1,7 @@
 /**
- * The continuous audit: a stretch of some lanes at a time, what is ready in Postgres against what Redis holds, both ways. Acts
- * on nothing itself: whatever differs is read again, as if somebody had changed it, so what is just on its way does no harm.
+ * The continuous audit: a stretch of some lanes at a time, what is ready in Postgres against what Redis holds, both ways. Lanes with
+ * a key only while they have ready jobs: what else stands there is taken in vain, when a beat rings for it. Acts on
+ * nothing itself: whatever differs is read again, as if somebody had changed it, so what is just on its way does no harm.
  */
 import type { JobId } from '../job/job-id.ts'
 import type { Pool } from '../postgres/connect.ts'
