@@ -27,6 +27,7 @@ export type {
   Job,
   JobRef,
   JobState,
+  StoredCause,
   StoredError,
   UnfinishedState,
 } from './job/job.ts'

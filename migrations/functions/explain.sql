@@ -25,7 +25,7 @@ begin
     'id', v_job.id, 'state', v_job.state, 'task', v_lane.task, 'queue', v_lane.queue, 'tag', v_lane.tag,
     'constraintTag', v_lane.constraint_tag, 'runAt', longshore.run_at_of(v_job.score),
     'isDue', longshore.run_at_of(v_job.score) <= clock_timestamp(), 'attempts', v_job.attempts,
-    'maxAttempts', v_job.max_attempts, 'error', v_job.error ->> 'message',
+    'maxAttempts', v_job.max_attempts, 'error', longshore.error_text(v_job.error),
     'hasUpkeep', exists (select from longshore.leader d where d.expires_at > now()));
 
   if v_job.state = 'running' then
@@ -59,7 +59,7 @@ begin
             where a.workflow = w.id and a.workflow_seq < v_job.workflow_seq and not a.has_turn limit c_most_ahead
           ) a),
         'haltedBy', case when w.halted_by is not null then (
-          select jsonb_build_object('id', w.halted_by, 'task', max(l.task), 'error', max(f.error ->> 'message'))
+          select jsonb_build_object('id', w.halted_by, 'task', max(l.task), 'error', max(longshore.error_text(f.error)))
           from longshore.finished_jobs f left join longshore.lanes l on l.id = f.lane where f.id = w.halted_by) end)
       from longshore.workflows w where w.id = v_job.workflow));
   end if;

@@ -12,7 +12,7 @@ declare
   v_parent record;
 begin
   select jsonb_build_object('id', f.id, 'state', f.state, 'task', l.task, 'attempts', f.attempts, 'end',
-    jsonb_build_object('at', f.finished_at, 'workerId', f.worker_id, 'code', f.error ->> 'code', 'error', f.error ->> 'message'))
+    jsonb_build_object('at', f.finished_at, 'workerId', f.worker_id, 'code', f.error ->> 'code', 'error', longshore.error_text(f.error)))
   into v_facts
   from longshore.finished_jobs f left join longshore.lanes l on l.id = f.lane
   where f.id = p_id order by f.day desc limit 1;
@@ -29,7 +29,7 @@ begin
       exit when not found;
       v_at := v_parent.id;
       v_facts := v_facts || jsonb_build_object(case when v_step = 1 then 'parent' else 'cause' end, jsonb_build_object(
-        'id', v_parent.id, 'task', v_parent.task, 'state', v_parent.state, 'error', v_parent.error ->> 'message'));
+        'id', v_parent.id, 'task', v_parent.task, 'state', v_parent.state, 'error', longshore.error_text(v_parent.error)));
       exit when v_parent.error ->> 'code' is distinct from 'DEPENDENCY_FAILED'
         and v_parent.error ->> 'code' is distinct from 'DEPENDENCY_CANCELLED';
     end loop;

@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { explainJob } from '../postgres/explain-job.ts'
 import { withPool } from '../postgres/once.ts'
 import { addDatabaseOptions, type DatabaseOptions, jobNotFound, requireDatabaseUrl, toId } from './options.ts'
+import { harmless } from './terminal-text.ts'
 
 export function addExplainCommand(program: Command): void {
   const command = program
@@ -20,7 +21,7 @@ export function addExplainCommand(program: Command): void {
     const { task, state, reasons } = explanation
     if (options.json) process.stdout.write(`${JSON.stringify(explanation)}\n`)
     else {
-      const lines = reasons.map(({ sentence }) => `- ${sentence}`)
+      const lines = reasons.map(({ sentence }) => harmless(`- ${sentence}`))
       process.stdout.write(`job ${id} of task ${task} is ${state}\n${lines.join('\n')}\n`)
     }
   })

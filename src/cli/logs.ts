@@ -1,9 +1,12 @@
-/** `longshore logs`: what the handler of a job has logged, and how far it is; or the same as it comes. */
+/** `longshore logs`: what the handler of a job has logged, how far it is and why its last attempt failed; or the same as it comes. */
 import type { Command } from 'commander'
+import type { Job } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { LogLine, Progress } from '../job/job-log.ts'
+import { stackOf } from '../job/stored-error.ts'
 import { withPool } from '../postgres/once.ts'
-import { hasEnded, readLastLogs, readProgress } from '../postgres/read-logs.ts'
+import { readJobs } from '../postgres/read-jobs.ts'
+import { readLastLogs, readProgress } from '../postgres/read-logs.ts'
 import { createProducer } from '../producer/create-producer.ts'
 import {
   addDatabaseOptions,
@@ -13,6 +16,7 @@ import {
   toId,
   toLimit,
 } from './options.ts'
+import { harmless } from './terminal-text.ts'
 
 type Options = DatabaseOptions & { follow?: boolean; json?: boolean; limit: number }
 
@@ -20,10 +24,12 @@ export function addLogsCommand(program: Command): void {
   const command = program
     .command('logs')
     .argument('<job-id>', 'the job, as enqueue returned it')
-    .description('show what the handler of a job has logged, over all its runs, and how far it is')
+    .description(
+      'show what the handler of a job has logged, over all its runs, how far it is, and why its last attempt failed',
+    )
     .option('--follow', 'show all lines, and more as they come, until the job has ended')
     .option('--limit <n>', 'without --follow: how many of the last lines', toLimit, 1000)
-    .option('--json', 'print it as JSON; with --follow a line each, progress at the end')
+    .option('--json', 'print it as JSON; with --follow a line each, progress and error at the end')
   addDatabaseOptions(command).action(async (text: string, options: Options) => {
     const id = toId('job', text)
     if (options.follow) await follow(id, options)
@@ -34,13 +40,16 @@ export function addLogsCommand(program: Command): void {
 async function show(id: JobId, options: Options): Promise<void> {
   const where = { postgres: requireDatabaseUrl(options), schema: options.schema }
   await withPool(where, async (pool, schema) => {
-    if ((await hasEnded(pool, schema, id)) === undefined) throw jobNotFound(id, schema)
+    const [job] = await readJobs(pool, schema, [id])
+    if (!job) throw jobNotFound(id, schema)
     const lines = await readLastLogs(pool, schema, id, options.limit)
     const progress = await readProgress(pool, schema, id)
-    if (options.json) return print(JSON.stringify({ schema, id, progress: progress ?? null, lines }))
+    const { error } = job
+    if (options.json) return print(JSON.stringify({ schema, id, progress: progress ?? null, error, lines }))
     for (const line of lines) print(describe(line))
     if (progress) print(describeProgress(progress))
     if (lines.length === 0 && !progress) print(`job ${id} has logged nothing`)
+    if (error) print(describeError(job))
   })
 }
 
@@ -53,6 +62,8 @@ async function follow(id: JobId, options: Options): Promise<void> {
       print(options.json ? JSON.stringify(line) : describe(line))
     const progress = await producer.getProgress(id)
     if (progress) print(options.json ? JSON.stringify({ progress }) : describeProgress(progress))
+    const job = await producer.get(id)
+    if (job?.error) print(options.json ? JSON.stringify({ error: job.error }) : describeError(job))
   } catch (error) {
     if (!stop.signal.aborted) throw error
   } finally {
@@ -61,10 +72,6 @@ async function follow(id: JobId, options: Options): Promise<void> {
 }
 
 const print = (text: string) => void process.stdout.write(`${text}\n`)
-
-/** What a handler logged must not steer the terminal. */
-const harmless = (text: string) =>
-  text.replace(/\p{Cc}/gu, each => `\\x${each.charCodeAt(0).toString(16).padStart(2, '0')}`)
 
 function describe({ at, attempt, level, message, data }: LogLine): string {
   const facts = data === null ? '' : ` ${JSON.stringify(data)}`
@@ -75,4 +82,12 @@ function describeProgress({ done, total, attempt, at }: Progress): string {
   const share = total === null || total <= 0 ? '' : ` (${Math.floor((100 * done) / total)} %)`
   const of = total === null ? '' : ` of ${total}`
   return `progress: ${done}${of}${share}, attempt ${attempt}, ${at.toISOString()}`
+}
+
+function describeError({ state, attempts, maxAttempts, error }: Job): string {
+  const lines = error ? stackOf(error).split('\n').map(harmless) : []
+  return [
+    `error of the last attempt that failed (${state}, ${attempts} of ${maxAttempts} attempts):`,
+    ...lines,
+  ].join('\n')
 }

@@ -5,13 +5,25 @@ export type UnfinishedState = 'waiting' | 'scheduled' | 'ready' | 'running'
 export type FinishedState = 'succeeded' | 'failed' | 'cancelled' | 'dependency_failed'
 export type JobState = UnfinishedState | FinishedState
 
-/** An error as it is stored with a job: bounded, and never with the payload in it. */
-export interface StoredError {
+/** An error as it is stored with a job: bounded, without credentials in URLs, and never with the payload in it. */
+export interface StoredError extends Omit<StoredCause, 'name'> {
   /** Stable; `HANDLER_FAILED` when the handler threw. */
   code: string
-  message: string
   name?: string
+  /** The `code` of what the handler threw, such as `ECONNREFUSED` or `23505`. */
+  thrownCode?: string
+}
+
+/** What is behind a stored error, up to eight deep. What is beyond the bounds says so, under the name `LeftOut`. */
+export interface StoredCause {
+  name: string
+  message: string
+  /** Its own, such as `ECONNREFUSED`. */
+  code?: string
   stack?: string
+  cause?: StoredCause
+  /** The first ten of an AggregateError. */
+  errors?: StoredCause[]
 }
 
 interface JobFacts {

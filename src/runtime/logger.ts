@@ -1,6 +1,7 @@
 /** Owns logging: pino, one line per event, quiet by default, never a payload or a credential. */
 import { type Logger, pino } from 'pino'
 import { LongshoreError } from '../job/errors.ts'
+import { describeThrown } from '../job/stored-error.ts'
 
 export type { Logger }
 
@@ -23,14 +24,8 @@ export function withSafeErrors(logger: Logger): Logger {
   return logger.child({}, { serializers: { err: describeError } })
 }
 
-/** Errors of Postgres carry whole rows in `detail` and `where`: only what never holds user data is kept. */
+/** Errors of Postgres carry whole rows in `detail` and `where`: only what never holds user data is kept, of causes as well. */
 function describeError(error: unknown): unknown {
-  if (!(error instanceof Error)) return String(error)
-  const { code } = error as { code?: unknown }
-  return {
-    type: error.name,
-    message: error.message,
-    ...(code === undefined ? {} : { code }),
-    stack: error.stack,
-  }
+  const { name, ...rest } = describeThrown(error)
+  return { type: name, ...rest }
 }

@@ -5,7 +5,7 @@
  */
 import type * as OpenTelemetry from '@opentelemetry/api'
 import type { StoredError } from '../job/job.ts'
-import { toStoredError } from '../job/stored-error.ts'
+import { stackOf, toStoredError } from '../job/stored-error.ts'
 
 type Api = typeof OpenTelemetry
 
@@ -177,8 +177,14 @@ const attributesOf = (queue: string | undefined, jobId: string | undefined) => (
   'messaging.message.id': jobId,
 })
 
-function fail(span: OpenTelemetry.Span, { code, message, name = code, stack }: StoredError): void {
-  span.recordException({ code, name, message, ...(stack === undefined ? {} : { stack }) })
+function fail(span: OpenTelemetry.Span, error: StoredError): void {
+  const { code, message, name = code } = error
+  span.recordException({
+    code,
+    name,
+    message,
+    ...(error.stack === undefined ? {} : { stack: stackOf(error) }),
+  })
   // What others threw is known by its class.
   span.setAttribute('error.type', code === 'HANDLER_FAILED' ? name : code)
   span.setStatus({ code: ERROR, message })

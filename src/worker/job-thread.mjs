@@ -5,7 +5,7 @@
  * Given:  workerData.longshoreJobThread: { abortedCall }, shared memory that holds the number of the call whose signal has fired
  * Told:   { verb: 'load', module } | { verb: 'run', call, module, job } | { verb: 'abort', call, reason }
  *         | { verb: 'answer', id, value } | { verb: 'answer', id, problem }
- * Tells:  { event: 'loaded' } | { event: 'not loaded', problem } | { event: 'returned', value } | { event: 'threw', thrown }
+ * Tells:  { event: 'loaded' } | { event: 'not loaded', thrown } | { event: 'returned', value } | { event: 'threw', thrown }
  *         | { event: 'said', call, level, message, data } | { event: 'progress', call, done, total }
  *         | { event: 'refused', problem } | { event: 'crashed', origin, thrown } | { event: 'asked', call, id, question }
  */
@@ -17,7 +17,15 @@ import { isMainThread, parentPort, receiveMessageOnPort, workerData } from 'node
 export const jobThreadFile = fileURLToPath(import.meta.url)
 
 const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
-const MOST_CAUSES = 5
+const MOST_CAUSES = 8
+const MOST_ERRORS = 11
+/** As stored-error.ts says it. */
+const CIRCLE = {
+  isError: true,
+  name: 'LeftOut',
+  message: 'left out: an error that stands above: the causes go round in a circle',
+  own: {},
+}
 const isAborted = Object.getOwnPropertyDescriptor(AbortSignal.prototype, 'aborted').get
 
 /** The class of the library is not loaded here: most handlers do without it, and it would slow down the start. */
@@ -67,7 +75,7 @@ function serve(given) {
       handlers.set(module, handler)
       tell({ event: 'loaded' })
     } catch (thrown) {
-      tell({ event: 'not loaded', problem: thrown instanceof Error ? thrown.message : inspect(thrown) })
+      tell({ event: 'not loaded', thrown: pack(thrown) })
     }
   }
 
@@ -205,11 +213,16 @@ function letLoopsLook(signal, look) {
 }
 
 /** Whatever was thrown, in a form that travels. Never throws itself: a hostile object may do so wherever it is touched. */
-function pack(thrown, causes = MOST_CAUSES) {
+function pack(thrown, above = []) {
   try {
     if (!types.isNativeError(thrown) && !(thrown instanceof Error)) {
       return { isError: false, value: canTravel(thrown) ? thrown : inspect(thrown, { depth: 2 }) }
     }
+    // One more than are stored, so that what stores them can tell that some are left out.
+    const isDeep = above.length > MOST_CAUSES
+    const path = [...above, thrown]
+    const packBehind = each => (path.includes(each) ? CIRCLE : pack(each, path))
+    const [cause, errors] = isDeep ? [] : [read(() => thrown.cause), read(() => errorsOf(thrown))]
     const own = Object.entries(thrown).filter(([key, value]) => key !== 'cause' && canTravel(value))
     return {
       isError: true,
@@ -218,10 +231,22 @@ function pack(thrown, causes = MOST_CAUSES) {
       message: String(thrown.message),
       stack: typeof thrown.stack === 'string' ? thrown.stack : undefined,
       own: Object.fromEntries(own),
-      cause: thrown.cause === undefined || causes === 0 ? undefined : pack(thrown.cause, causes - 1),
+      cause: cause === undefined ? undefined : packBehind(cause),
+      errors: errors?.slice(0, MOST_ERRORS).map(packBehind),
     }
   } catch {
     return { isError: false, value: 'something that cannot be described' }
+  }
+}
+
+const errorsOf = thrown => (thrown instanceof AggregateError ? [...thrown.errors] : undefined)
+
+/** Undefined where looking throws. */
+function read(look) {
+  try {
+    return look()
+  } catch {
+    return undefined
   }
 }
 

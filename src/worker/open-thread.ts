@@ -35,7 +35,7 @@ export interface ThreadOptions {
 
 type Told =
   | { event: 'loaded' }
-  | { event: 'not loaded'; problem: string }
+  | { event: 'not loaded'; thrown: PackedThrown }
   | { event: 'returned'; value: unknown }
   | { event: 'threw'; thrown: PackedThrown }
   | { event: 'refused'; problem: string }
@@ -89,8 +89,12 @@ export function openThread(options: ThreadOptions): JobThread {
     switch (told?.event) {
       case 'loaded':
         return settle(waiting => waiting.resolve(undefined))
-      case 'not loaded':
-        return settle(waiting => waiting.reject(crashed(`could not load its module: ${told.problem}`)))
+      case 'not loaded': {
+        const error = unpackThrown(told.thrown)
+        return settle(waiting =>
+          waiting.reject(crashed(`could not load its module: ${messageOf(error)}`, error)),
+        )
+      }
       case 'returned':
         return settle(waiting => waiting.resolve(told.value))
       case 'threw':

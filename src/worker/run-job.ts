@@ -10,7 +10,7 @@ import type { JobId } from '../job/job-id.ts'
 import type { JobLog } from '../job/job-log.ts'
 import { encodeJson } from '../job/json.ts'
 import type { Queryable } from '../job/queryable.ts'
-import { messageOf, storedError, toStoredError } from '../job/stored-error.ts'
+import { isA, messageOf, storedError, toStoredError } from '../job/stored-error.ts'
 import type { Handler, JobContext, ParentJob, Parents, RunningJob, Task } from '../job/task.ts'
 import { type Validated, validate } from '../job/validate.ts'
 import type { Completion } from '../postgres/complete-job.ts'
@@ -278,10 +278,10 @@ export class Run {
   }
 
   async #toSuccess(value: unknown): Promise<Outcome> {
-    const refuse = (problem: string) => {
+    const refuse = (problem: string, err?: unknown) => {
       const message = `the handler succeeded, but its result ${problem}`
       this.settings.logger.warn(
-        { job: this.claimed.id, task: this.handler.task.name, reason: message },
+        { job: this.claimed.id, task: this.handler.task.name, reason: message, err },
         'a job failed',
       )
       return this.#failed(storedError('RESULT_REFUSED', message))
@@ -293,7 +293,7 @@ export class Run {
       const encoded = encodeJson(validated.value, this.settings.maxResultBytes)
       return encoded.ok ? this.#success(encoded.text) : refuse(`cannot be stored: ${encoded.problem}`)
     } catch (error) {
-      return refuse(`could not be checked: ${messageOf(error)}`)
+      return refuse(`could not be checked: ${messageOf(error)}`, error)
     }
   }
 
@@ -310,13 +310,20 @@ export class Run {
     const isFinal =
       claimed.attempt >= claimed.maxAttempts || isA(thrown, NonRetryableError) || NEVER_BETTER.has(error.code)
     const { logger } = this.settings
-    const told = { job: claimed.id, task: this.handler.task.name, attempt: claimed.attempt, code: error.code }
+    const told = {
+      job: claimed.id,
+      task: this.handler.task.name,
+      attempt: claimed.attempt,
+      code: error.code,
+      reason: error.message,
+      err: thrown,
+    }
     if (isFinal) {
-      logger.warn({ ...told, reason: error.message }, 'a job failed')
+      logger.warn(told, 'a job failed')
       return this.#failed(error)
     }
     const delayMs = backoffMs(this.handler.task, claimed.attempt, thrown, logger)
-    logger.info({ ...told, reason: error.message, delayMs }, 'an attempt failed; the job is tried again')
+    logger.info({ ...told, delayMs }, 'an attempt failed; the job is tried again')
     return { id: claimed.id, leaseToken: claimed.leaseToken, kind: 'retry', error, delayMs }
   }
 }
@@ -411,15 +418,6 @@ class HandedOverJob implements RunningJob<unknown> {
   get createdAt(): Date {
     // Postgres writes `2026-01-31 12:34:56.789012+00`, which is ISO 8601 but for two details.
     return new Date(`${this.#claimed.createdAt.replace(' ', 'T')}:00`)
-  }
-}
-
-/** `instanceof` for what a handler threw: asking a hostile proxy can throw. */
-function isA<T>(thrown: unknown, type: new (...args: never[]) => T): thrown is T {
-  try {
-    return thrown instanceof type
-  } catch {
-    return false
   }
 }
 

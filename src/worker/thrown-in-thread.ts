@@ -1,4 +1,4 @@
-/** Owns what becomes, on this side, of what was thrown in a thread: an error with the same name, message, stack, code and cause. */
+/** Owns what becomes, on this side, of what was thrown in a thread: an error with the same name, message, stack, code and causes. */
 import { type ErrorCode, LongshoreError, NonRetryableError } from '../job/errors.ts'
 
 /** See `pack` in job-thread.mjs. */
@@ -13,6 +13,8 @@ export type PackedThrown =
       /** Its own properties, `code` among them. */
       own: Record<string, unknown>
       cause: PackedThrown | undefined
+      /** Of an AggregateError. */
+      errors: PackedThrown[] | undefined
     }
 
 export function unpackThrown(packed: PackedThrown): unknown {
@@ -29,8 +31,9 @@ export function unpackThrown(packed: PackedThrown): unknown {
   return error
 }
 
-function errorOf({ isLongshore, message, own, cause }: PackedThrown & { isError: true }): Error {
+function errorOf({ isLongshore, message, own, cause, errors }: PackedThrown & { isError: true }): Error {
   const options = cause ? { cause: unpackThrown(cause) } : {}
+  if (errors) return new AggregateError(errors.map(unpackThrown), message, options)
   if (!isLongshore) return new Error(message, options)
   if (own['code'] === 'NOT_RETRYABLE') return new NonRetryableError(message, options)
   return new LongshoreError(own['code'] as ErrorCode, message, options)

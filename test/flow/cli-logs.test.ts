@@ -100,4 +100,30 @@ describe('longshore logs', () => {
     for (const each of [missing, followed])
       expect(each).toMatchObject({ code: 1, stderr: expect.stringContaining('[JOB_NOT_FOUND]') })
   })
+
+  it('[X29] tells why the last attempt failed, with causes and stacks; nothing in them steers the terminal', async () => {
+    const task = defineTask({ name: 'breaks', retry: { attempts: 1 } })
+    const producer = deployment.producer()
+    await deployment.worker({
+      handlers: [
+        task.handle(() => {
+          throw new Error('it broke', { cause: new Error('\u001b[2Jthe cause') })
+        }),
+      ],
+    })
+    const ref = await producer.enqueue(task, 1)
+    const { error } = await producer.waitFor(ref)
+    const [plain, json, followed, explained] = await Promise.all([
+      cli(ref.id).ended,
+      cli(ref.id, '--json').ended,
+      cli(ref.id, '--follow').ended,
+      spawnCli(['explain', ref.id], { DATABASE_URL: database.url }).ended,
+    ])
+    const told =
+      /error of the last attempt that failed \(failed, 1 of 1 attempts\):\nError: it broke\n {4}at .*cli-logs[\s\S]*\nCaused by: Error: \\x1b\[2Jthe cause\n {4}at .*cli-logs/
+    expect(plain.stdout).toMatch(told)
+    expect(followed.stdout).toMatch(told)
+    expect(JSON.parse(json.stdout).error).toEqual(error)
+    expect(explained.stdout).toContain(': it broke, caused by: \\x1b[2Jthe cause\n')
+  })
 })

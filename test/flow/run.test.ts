@@ -1,3 +1,4 @@
+import { pino } from 'pino'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import {
@@ -110,6 +111,84 @@ describe('a run', () => {
       ...['HANDLER_FAILED', 'HANDLER_FAILED', 'HANDLER_FAILED', 'RESULT_REFUSED', 'HANDLER_FAILED'],
       ...['then', 'fine', 'fine', 'fine'],
     ])
+  })
+
+  it('[X29] [S16] keeps the causes and stacks of each attempt, and tells of them in get, waitFor, explain and the log', async () => {
+    const task = defineTask({
+      name: newName(),
+      retry: { attempts: 2, backoff: { type: 'fixed', delay: '1h' } },
+    })
+    const producer = deployment.producer()
+    const lines: Record<string, unknown>[] = []
+    const logger = pino({ level: 'info' }, { write: line => void lines.push(JSON.parse(line)) })
+    await deployment.worker({ logger, handlers: [task.handle(() => fetch('http://127.0.0.1:2'))] })
+    const ref = await producer.enqueue(task, 1)
+    const stack = expect.stringContaining('node:internal')
+    const cause = {
+      name: 'Error',
+      message: 'connect ECONNREFUSED 127.0.0.1:2',
+      code: 'ECONNREFUSED',
+      stack: expect.stringContaining('TCPConnectWrap'),
+    }
+    const error = { code: 'HANDLER_FAILED', name: 'TypeError', message: 'fetch failed', stack, cause }
+    const text = 'fetch failed, caused by: connect ECONNREFUSED 127.0.0.1:2'
+    const told = { job: ref.id, err: { type: 'TypeError', message: 'fetch failed', stack, cause } }
+
+    await eventually(
+      'it waits for its second attempt',
+      async () => (await producer.get(ref))?.state === 'scheduled',
+    )
+    expect(await producer.get(ref)).toMatchObject({ attempts: 1, error })
+    const [due] = (await producer.explain(ref))?.reasons ?? []
+    expect(due).toMatchObject({ kind: 'due', error: text, sentence: expect.stringContaining(`(${text})`) })
+    await producer.change(ref, { delay: 0 })
+    expect(await producer.waitFor(ref)).toMatchObject({ state: 'failed', attempts: 2, error })
+    expect((await producer.explain(ref))?.summary).toMatch(text)
+    expect(lines.filter(line => line['err'] !== undefined)).toMatchObject([
+      { ...told, attempt: 1, msg: 'an attempt failed; the job is tried again' },
+      { ...told, attempt: 2, msg: 'a job failed' },
+    ])
+  })
+
+  it('[X29] is settled whatever is behind the error that its handler throws', async () => {
+    const circle = new Error('circle')
+    circle.cause = new AggregateError([circle], 'several')
+    const throwing = Object.defineProperty(new Error('getter'), 'cause', {
+      get: () => {
+        throw new Error('no')
+      },
+    })
+    const bad = `\u0000\ud800${'x'.repeat(1e6)}`
+    const causes: Record<string, unknown> = {
+      circle,
+      throwing,
+      text: bad,
+      error: new Error(bad),
+      nothing: null,
+    }
+    const task = defineTask<string>({ name: newName(), retry: { attempts: 1 } })
+    const producer = deployment.producer()
+    const lines: string[] = []
+    const logger = pino({ level: 'info' }, { write: line => void lines.push(line) })
+    await deployment.worker({
+      logger,
+      handlers: [
+        task.handle(({ payload }) => {
+          throw new Error(payload, { cause: causes[payload] })
+        }),
+      ],
+    })
+    const refs = await producer.enqueueMany(task, Object.keys(causes))
+    const ended = await Promise.all(refs.map(ref => producer.waitFor(ref)))
+    expect(ended.map(job => job.error)).toMatchObject([
+      { message: 'circle', cause: { message: 'circle', cause: { errors: [{ name: 'LeftOut' }] } } },
+      { message: 'throwing', cause: { message: 'getter' } },
+      { message: 'text', cause: { name: 'NotAnError' } },
+      { message: 'error', cause: { message: expect.stringMatching(/^\ufffd\ufffdx{1997}…$/) } },
+      { message: 'nothing' },
+    ])
+    expect(lines.filter(line => line.includes('"msg":"a job failed"'))).toHaveLength(5)
+    expect(Math.max(...lines.map(line => line.length))).toBeLessThan(20_000)
   })
 
   it('[S10] is settled as it ended when Postgres could not take it at first for another reason', async () => {

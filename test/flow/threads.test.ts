@@ -211,6 +211,31 @@ describe('what a handler throws in a thread', () => {
     expect((seen[0] as Error).cause).toMatchObject({ name: 'TypeError', message: 'deeper' })
   })
 
+  it('[X29] keeps its causes, their codes and stacks', async () => {
+    const { run } = await begin()
+    const stack = expect.stringContaining('jobs.mjs')
+    expect(await run('throwCauses')).toMatchObject({
+      error: {
+        name: 'TypeError',
+        message: 'outer',
+        cause: {
+          name: 'AggregateError',
+          message: 'several',
+          stack,
+          errors: [
+            { name: 'Error', message: 'refused', code: 'ECONNREFUSED', stack },
+            { message: 'circle', stack, cause: { name: 'LeftOut' } },
+            { message: 'getter', stack },
+            { name: 'NotAnError', message: "'text'" },
+          ],
+        },
+      },
+    })
+    expect(await run('throwLater')).toMatchObject({
+      error: { code: 'THREAD_CRASHED', stack, cause: { message: 'nobody catches this', stack } },
+    })
+  })
+
   it('is not tried again when it is a NonRetryableError', async () => {
     const { run } = await begin(inThread({ retry: { attempts: 5, backoff: now } }))
     expect(await run('throwFinal')).toMatchObject({

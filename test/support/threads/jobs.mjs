@@ -66,6 +66,17 @@ const works = {
     }
     throw new OddError('odd', { cause: new TypeError('deeper') })
   },
+  throwCauses() {
+    const circle = new Error('circle')
+    circle.cause = circle
+    const getter = Object.defineProperty(new Error('getter'), 'cause', {
+      get: () => {
+        throw new Error('no')
+      },
+    })
+    const refused = Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })
+    throw new TypeError('outer', { cause: new AggregateError([refused, circle, getter, 'text'], 'several') })
+  },
   throwCloneError: () => structuredClone(() => undefined),
   throwText() {
     throw 'a text'
