@@ -123,13 +123,15 @@ begin
         delete from longshore.jobs j
         where j.id = any (p_ids) and j.worker_id = p_worker and not j.is_cancelled
         returning j.id, j.score, j.lease_token, j.created_at, j.started_at, j.lane, j.attempts, j.max_attempts, j.rescues, j.payload,
-          j.group_id, j.workflow, j.workflow_seq
+          j.group_id, j.workflow, j.workflow_seq, j.enqueued_by
       ), kept as (
         insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane,
-          worker_id, day, state, attempts, max_attempts, rescues, payload, result, group_id, workflow, workflow_seq)
+          worker_id, day, state, attempts, max_attempts, rescues, payload, result, group_id, workflow, workflow_seq,
+          enqueued_by)
         select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane,
           p_worker, (now() at time zone 'utc')::date, 'succeeded', g.attempts, g.max_attempts, g.rescues, g.payload,
-          case when p_results is not null then p_results -> g.id::text end, g.group_id, g.workflow, g.workflow_seq
+          case when p_results is not null then p_results -> g.id::text end, g.group_id, g.workflow, g.workflow_seq,
+          g.enqueued_by
         from gone g
       )
       select array_agg(g.id order by g.id), array_agg(g.lease_token order by g.id),

@@ -1,5 +1,5 @@
 -- Add jobs to a group, which is made with them where p_is_new; all of them with what they run after. Jobs are given as to
--- enqueue_jobs. p_children (numbers in p_ids), p_parents, p_policies: the edges; the parents are among these jobs, or were added before.
+-- insert_jobs. p_children (numbers in p_ids), p_parents, p_policies: the edges; the parents are among these jobs, or were added before.
 -- p_held: those of the parents that this transaction has not added itself. A parent may run, or have ended: then its child is ready, or ends by the edge's
 -- policy. p_retried: an earlier try may have been committed.
 -- Answers `added`; `again` when an earlier try was committed, and `known` when somebody else has made the group: both change nothing.
@@ -20,6 +20,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
+  v_role oid := longshore.acting_role();
   v_group longshore.groups;
   v_strange uuid;
   v_is_foreign boolean;
@@ -30,12 +31,17 @@ begin
   if p_is_new then
     insert into longshore.groups (id, name) values (p_group, p_name) on conflict (id) do nothing;
     if not found then
+      if not exists (select from longshore.groups g where g.id = p_group and longshore.is_own(v_role, g.enqueued_by)) then
+        raise exception 'longshore: group id % is taken by a group of another user', p_group
+          using errcode = 'LS004', hint = 'Choose another id.';
+      end if;
       return case when p_retried and (exists (select from longshore.jobs j where j.id = p_ids[1])
         or exists (select from longshore.finished_jobs f where f.id = p_ids[1])) then 'again' else 'known' end;
     end if;
   else
     -- Held until the commit: the group cannot end meanwhile.
-    select * into v_group from longshore.groups g where g.id = p_group for key share;
+    select * into v_group from longshore.groups g
+    where g.id = p_group and longshore.is_own(v_role, g.enqueued_by) for key share;
     if not found then
       raise exception 'longshore: there is no group %', p_group using errcode = 'LS002', hint = 'Was it submitted, and has its transaction been committed?';
     end if;
@@ -53,7 +59,7 @@ begin
 
   -- A parent that is just ending is waited for; one that has not ended cannot until this transaction has.
   if p_held <> '{}' then
-    perform from longshore.jobs j where j.id = any (p_held) order by j.id for key share;
+    perform from longshore.jobs j where j.id = any (p_held) and j.group_id = p_group order by j.id for key share;
   end if;
   if p_parents <> '{}' then
     with parents as materialized (
@@ -62,16 +68,18 @@ begin
       group by e.parent
     ), known as materialized (
       select p.parent, case when p.is_own then p_group else coalesce(j.group_id, f.group_id) end as group_id,
-        p.is_own or j.id is not null as is_open, p.is_own or j.id is not null or f.id is not null as is_known, f.state
+        p.is_own or j.id is not null as is_open, p.is_own or j.id is not null or f.id is not null as is_known, f.state,
+        coalesce(j.enqueued_by, f.enqueued_by) as enqueued_by
       from parents p
       left join lateral (
-        select j.id, j.group_id from longshore.jobs j where j.id = p.parent and not p.is_own offset 0) j on true
+        select j.id, j.group_id, j.enqueued_by from longshore.jobs j where j.id = p.parent and not p.is_own offset 0) j on true
       left join lateral (
-        select f.id, f.state, f.group_id from longshore.finished_jobs f
+        select f.id, f.state, f.group_id, f.enqueued_by from longshore.finished_jobs f
         where f.id = p.parent and not p.is_own and j.id is null order by f.day desc limit 1
       ) f on true
     ), edges as materialized (
-      select e.child, k.parent, e.policy, k.is_open, k.state, k.group_id is distinct from p_group as is_strange, k.is_known
+      select e.child, k.parent, e.policy, k.is_open, k.state, k.group_id is distinct from p_group as is_strange,
+        k.is_known, k.enqueued_by
       from unnest(p_children, p_parents, p_policies) as e(child, parent, policy)
       join known k on k.parent = e.parent
     ), counted as (
@@ -83,7 +91,7 @@ begin
       from edges e group by e.child
     )
     select (select e.parent from edges e where e.is_strange limit 1),
-      (select e.is_known from edges e where e.is_strange limit 1),
+      (select e.is_known and longshore.is_own(v_role, e.enqueued_by) from edges e where e.is_strange limit 1),
       array(select coalesce(c.pending, 0)::int from generate_subscripts(p_ids, 1) as n(no) left join counted c on c.child = n.no order by n.no),
       array(select p_ids[c.child] from counted c where c.doom is not null order by c.child),
       array(select c.doom::longshore.job_state from counted c where c.doom is not null order by c.child)
@@ -95,7 +103,7 @@ begin
     end if;
   end if;
 
-  perform longshore.enqueue_jobs(
+  perform longshore.insert_jobs(
     p_shapes, p_ids, p_shape_nos, p_payloads, false, false, p_workflows, p_halts, p_group, v_pending, p_traces);
   insert into longshore.edges (parent, child, policy)
   select e.parent, p_ids[e.child], e.policy from unnest(p_children, p_parents, p_policies) as e(child, parent, policy);

@@ -1,7 +1,7 @@
 -- Cancel jobs, also inside a user's transaction:
 --   select * from longshore.cancel(array['0198c0de-…']::uuid[])
 -- Answers for each: `cancelled` (it never starts), `cancelling` (it runs: its worker is told, and however the run ends the
--- job ends as cancelled), `finished` (it had ended before) or `unknown`. What waits for them ends or goes on by the policies of
+-- job ends as cancelled), `finished` (it had ended before) or `unknown` (also for what is another's). What waits for them ends or goes on by the policies of
 -- the edges, and the next of a workflow has its turn. Waits at most a second for whoever holds a row.
 create function longshore.cancel(p_ids uuid[]) returns table (id uuid, answer text)
 language plpgsql volatile
@@ -12,6 +12,7 @@ set lock_timeout = '1s'
 as $$
 #variable_conflict use_column
 declare
+  v_role oid := longshore.acting_role();
   v_job longshore.jobs;
   v_gone uuid[] := '{}';
   v_linked uuid[] := '{}';
@@ -22,11 +23,11 @@ begin
       using errcode = 'invalid_parameter_value', hint = 'Cancel them in several calls.';
   end if;
   for id in select distinct g.id from unnest(p_ids) as g(id) where g.id is not null order by 1 loop
-    select * into v_job from longshore.jobs j where j.id = cancel.id for update;
+    select * into v_job from longshore.jobs j where j.id = cancel.id and longshore.is_own(v_role, j.enqueued_by) for update;
     if not found then
       answer := coalesce((
         select case when f.state = 'cancelled' then 'cancelled' else 'finished' end
-        from longshore.finished_jobs f where f.id = cancel.id limit 1
+        from longshore.finished_jobs f where f.id = cancel.id and longshore.is_own(v_role, f.enqueued_by) limit 1
       ), 'unknown');
     elsif v_job.state = 'running' then
       update longshore.jobs j set is_cancelled = true where j.id = v_job.id and not j.is_cancelled;

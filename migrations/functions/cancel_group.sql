@@ -1,6 +1,6 @@
 -- Cancel what is left of a group, also inside a user's transaction: jobs that have not started never start, those that run
 -- are told, and however their runs end they end as cancelled. No job can be added any more.
--- Answers `cancelled` (nothing is left), `cancelling` (jobs run), `finished` or `unknown`. Waits at most a second for whoever holds
+-- Answers `cancelled` (nothing is left), `cancelling` (jobs run), `finished` or `unknown` (also for what is another's). Waits at most a second for whoever holds
 -- one of its rows.
 create function longshore.cancel_group(p_group uuid) returns text
 language plpgsql volatile
@@ -19,7 +19,8 @@ declare
   v_workers int[];
 begin
   -- Nobody adds jobs while this is held.
-  select * into v_group from longshore.groups g where g.id = p_group for update;
+  select * into v_group from longshore.groups g
+  where g.id = p_group and longshore.is_own(longshore.acting_role(), g.enqueued_by) for update;
   if not found then
     return 'unknown';
   elsif v_group.finished_at is not null then
@@ -52,9 +53,10 @@ begin
     delete from longshore.jobs j where j.group_id = p_group and j.state <> 'running' returning j.*
   ), kept as (
     insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
-      max_attempts, rescues, payload, error, group_id, workflow, workflow_seq)
+      max_attempts, rescues, payload, error, group_id, workflow, workflow_seq, enqueued_by)
     select g.id, g.score, g.lease_token, g.created_at, now(), g.lane, (now() at time zone 'utc')::date, 'cancelled',
-      g.attempts, g.max_attempts, g.rescues, g.payload, g.error, g.group_id, g.workflow, g.workflow_seq
+      g.attempts, g.max_attempts, g.rescues, g.payload, g.error, g.group_id, g.workflow, g.workflow_seq,
+      g.enqueued_by
     from gone g
     on conflict do nothing
   )

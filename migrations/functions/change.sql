@@ -1,6 +1,6 @@
 -- Change a job that has not started: {priority, runAt (ms since 1970) or delayMs, constraintTag}; what is not given stays.
 -- Waits at most a second for whoever holds the row.
--- Answers `changed`, `running` or `finished` (too late: nothing was changed) or `unknown`.
+-- Answers `changed`, `running` or `finished` (too late: nothing was changed) or `unknown` (also for what is another's).
 create function longshore.change(p_id uuid, p_change jsonb) returns text
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
@@ -8,6 +8,7 @@ set jit = off
 set lock_timeout = '1s'
 as $$
 declare
+  v_role oid := longshore.acting_role();
   v_job longshore.jobs;
   v_lane longshore.lanes;
   v_now_ms bigint;
@@ -22,9 +23,10 @@ begin
   if v_given_ms is not null and v_delay_ms is not null then
     raise exception 'longshore: give delayMs or runAt, not both' using errcode = 'invalid_parameter_value';
   end if;
-  select * into v_job from longshore.jobs j where j.id = p_id for update;
+  select * into v_job from longshore.jobs j where j.id = p_id and longshore.is_own(v_role, j.enqueued_by) for update;
   if not found then
-    return case when exists (select from longshore.finished_jobs f where f.id = p_id) then 'finished' else 'unknown' end;
+    return case when exists (
+      select from longshore.finished_jobs f where f.id = p_id and longshore.is_own(v_role, f.enqueued_by)) then 'finished' else 'unknown' end;
   end if;
   if v_job.state = 'running' then
     return 'running';

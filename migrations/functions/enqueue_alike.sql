@@ -11,6 +11,7 @@ set jit = off
 as $$
 #variable_conflict use_variable
 declare
+  v_role oid := longshore.acting_role();
   v_made int;
   v_is_redis boolean;
   v_is_listened boolean;
@@ -18,6 +19,7 @@ begin
   if p_priority is null or p_priority not between 0 and 2047 then
     raise exception 'longshore: priority must be from 0 to 2047' using errcode = 'invalid_parameter_value';
   end if;
+  perform longshore.check_payloads(string_to_array(p_payloads, E'\n')) where octet_length(p_payloads) > 4194304;
   select min(l.id), bool_or(s.dispatch = 'redis'), bool_or(exists (select from longshore.workers w where w.listening))
   into lane, v_is_redis, v_is_listened
   from longshore.settings s
@@ -27,8 +29,8 @@ begin
     lane := longshore.find_lane(p_queue, p_task, p_tag, 'c:');
   end if;
   score := ((2047 - p_priority)::bigint << 42) | floor(extract(epoch from clock_timestamp()) * 1000)::bigint;
-  insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
-  select t.id, lane, score, 'ready', p_max_attempts, t.payload::jsonb
+  insert into longshore.jobs (id, lane, score, state, max_attempts, payload, enqueued_by)
+  select t.id, lane, score, 'ready', p_max_attempts, t.payload::jsonb, v_role
   from unnest(p_ids, string_to_array(p_payloads, E'\n')) as t(id, payload);
   get diagnostics v_made = row_count;
   -- One too many on either side is a null, which no job may have.

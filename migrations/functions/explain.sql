@@ -1,6 +1,7 @@
 -- What keeps a job from running, where it runs, or how it ended: the facts of it, all from one snapshot; null when there is no
 -- such job. Of what may be many at most 20 are named, beside their count. src/postgres/explain-job.ts makes sentences of it.
 --   select jsonb_pretty(longshore.explain('0198c0de-…'))
+-- A producer is told of its own jobs only: others' are counted and not named, and of another's job it is told nothing.
 -- Who holds the slots of a full limit is found by reading the table of jobs: an index on those that run would cost every
 -- claim and every settle.
 create function longshore.explain(p_id uuid) returns jsonb
@@ -12,13 +13,18 @@ declare
   c_most constant int := 20;
   -- Jobs ahead of this one are counted up to here.
   c_most_ahead constant int := 1000;
+  v_role oid := longshore.acting_role();
+  -- Those who may list the table of jobs: readers, relays, the owner.
+  v_sees_all boolean := has_column_privilege(v_role, 'longshore.jobs', 'id', 'select');
   v_job longshore.jobs;
   v_lane longshore.lanes;
   v_facts jsonb;
 begin
   select * into v_job from longshore.jobs j where j.id = p_id;
   if not found then
-    return longshore.explain_end(p_id);
+    return longshore.explain_end(p_id, v_role, v_sees_all);
+  elsif not (v_sees_all or longshore.is_own(v_role, v_job.enqueued_by)) then
+    return null;
   end if;
   select * into v_lane from longshore.lanes l where l.id = v_job.lane;
   v_facts := jsonb_build_object(
@@ -38,11 +44,12 @@ begin
   if v_job.state = 'waiting' then
     v_facts := v_facts || jsonb_build_object('pending', v_job.pending, 'dependencies', (
       select jsonb_build_object('count', count(*), 'jobs', coalesce(jsonb_agg(
-        jsonb_build_object('id', o.id, 'task', o.task, 'state', o.state) order by o.no) filter (where o.no <= c_most), '[]'))
+        jsonb_build_object('id', o.id, 'task', o.task, 'state', o.state) order by o.no)
+        filter (where o.no <= c_most and (v_sees_all or longshore.is_own(v_role, o.enqueued_by))), '[]'))
       from (
-        select p.id, l.task, p.state, row_number() over (order by p.id) as no
+        select p.id, l.task, p.state, p.enqueued_by, row_number() over (order by p.id) as no
         from longshore.edges e
-        cross join lateral (select p.id, p.state, p.lane from longshore.jobs p where p.id = e.parent offset 0) p
+        cross join lateral (select p.id, p.state, p.lane, p.enqueued_by from longshore.jobs p where p.id = e.parent offset 0) p
         left join longshore.lanes l on l.id = p.lane
         where e.child = p_id
       ) o));
@@ -52,15 +59,19 @@ begin
       select jsonb_build_object('key', w.key,
         'holder', (
           select jsonb_build_object('id', t.id, 'task', l.task, 'state', t.state)
-          from longshore.jobs t left join longshore.lanes l on l.id = t.lane where t.workflow = w.id and t.has_turn),
+          from longshore.jobs t left join longshore.lanes l on l.id = t.lane
+          where t.workflow = w.id and t.has_turn and (v_sees_all or longshore.is_own(v_role, t.enqueued_by))),
+        'isHeld', exists (select from longshore.jobs t where t.workflow = w.id and t.has_turn),
         'ahead', (
           select count(*) from (
             select from longshore.jobs a
             where a.workflow = w.id and a.workflow_seq < v_job.workflow_seq and not a.has_turn limit c_most_ahead
           ) a),
+        'isHalted', w.halted_by is not null,
         'haltedBy', case when w.halted_by is not null then (
           select jsonb_build_object('id', w.halted_by, 'task', max(l.task), 'error', max(longshore.error_text(f.error)))
-          from longshore.finished_jobs f left join longshore.lanes l on l.id = f.lane where f.id = w.halted_by) end)
+          from longshore.finished_jobs f left join longshore.lanes l on l.id = f.lane
+          where f.id = w.halted_by having v_sees_all or bool_and(longshore.is_own(v_role, f.enqueued_by))) end)
       from longshore.workflows w where w.id = v_job.workflow));
   end if;
 
@@ -111,7 +122,7 @@ begin
           select coalesce(jsonb_agg(jsonb_build_object('id', h.id, 'workerId', h.worker_id)), '[]')
           from (
             select r.id, r.worker_id from longshore.jobs r join longshore.lanes l on l.id = r.lane
-            where r.state = 'running' and l.task = k.task
+            where r.state = 'running' and l.task = k.task and (v_sees_all or longshore.is_own(v_role, r.enqueued_by))
               and case when k.key = '' then r.slot is not null else r.key_slot is not null and l.concurrency_key = k.key end
             limit c_most
           ) h)) order by k.key), '[]')

@@ -21,6 +21,10 @@ begin
       and l.concurrency_key = p_key and l.concurrency_key <> '';
   end if;
   if v_lane is null then
+    if (p_queue || p_task || p_tag || p_key) ~ E'[\\x01-\\x1f\\x7f-\\x9f]' then
+      raise exception 'longshore: names of queues, tasks and tags and concurrency keys hold no control characters'
+        using errcode = 'invalid_parameter_value';
+    end if;
     insert into longshore.lanes (queue, task, tag, constraint_tag, concurrency_key, parent)
     values (p_queue, p_task, p_tag, p_constraint_tag, p_key,
       case when p_key <> '' then longshore.find_lane(p_queue, p_task, p_tag, p_constraint_tag) end)

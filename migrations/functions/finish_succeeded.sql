@@ -11,12 +11,12 @@ as $$
     delete from longshore.jobs j where j.id = any (p_ids) returning j.*
   ), kept as (
     insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane, worker_id,
-      day, state, attempts, max_attempts, rescues, payload, result, group_id, workflow, workflow_seq)
+      day, state, attempts, max_attempts, rescues, payload, result, group_id, workflow, workflow_seq, enqueued_by)
     select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane, g.worker_id,
       (now() at time zone 'utc')::date,
       (case when g.is_cancelled then 'cancelled' else 'succeeded' end)::longshore.job_state,
       g.attempts, g.max_attempts, g.rescues, g.payload, case when not g.is_cancelled then p_results -> g.id::text end,
-      g.group_id, g.workflow, g.workflow_seq
+      g.group_id, g.workflow, g.workflow_seq, g.enqueued_by
     from gone g
     on conflict do nothing
   )

@@ -1,4 +1,4 @@
--- The part of enqueue_jobs for jobs of a group or a workflow: inserts them, waiting where they have to, and tells of those
+-- The part of insert_jobs for jobs of a group or a workflow: inserts them, waiting where they have to, and tells of those
 -- that are ready. p_lanes, p_scores, p_states, p_max_attempts are those of the shapes.
 --
 -- A workflow's row is locked until the commit, and numbers are given under the lock: jobs of a workflow run in the order in which
@@ -19,6 +19,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
+  v_role oid := longshore.acting_role();
   v_keys text[];
   v_workflows bigint[];
   v_firsts bigint[];
@@ -66,13 +67,13 @@ begin
     where not p_checked or not exists (select from longshore.finished_jobs f where f.id = t.id offset 0)
   ), inserted as (
     insert into longshore.jobs (id, lane, score, state, max_attempts, payload, group_id, pending, workflow, workflow_seq,
-      has_turn, halts, trace)
+      has_turn, halts, trace, enqueued_by)
     select g.id, p_lanes[g.shape], p_scores[g.shape],
       case when coalesce(g.pending, 0) > 0 or not g.has_turn then 'waiting' else p_states[g.shape] end,
       p_max_attempts[g.shape], g.payload::jsonb, coalesce(g.group_id, p_group),
       nullif(coalesce(g.pending, 0) + case when not g.has_turn then 1 else 0 end, 0),
       g.workflow, case when g.workflow is not null then g.seq end, g.has_turn,
-      case when g.halts then true end, g.trace
+      case when g.halts then true end, g.trace, v_role
     from given g order by g.no
     on conflict (id) do nothing
     returning id, state

@@ -1,13 +1,21 @@
--- register_tasks for producers: tasks that nobody has registered are taken as they are given; those that are known keep their limits, which
--- are changed by who runs them.
+-- register_tasks for producers: tasks that are not known yet are taken as they are given; those that are known stay as they are. They are
+-- changed by the workers that run them.
 create function longshore.introduce_tasks(p_tasks jsonb) returns void
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform longshore.register_tasks(jsonb_agg(g.task || case when t.name is null then '{}' else jsonb_build_object(
-    'concurrency', t.concurrency, 'concurrencyPerKey', t.concurrency_per_key, 'maxRescues', t.max_rescues) end))
+  if not exists (
+    select from jsonb_to_recordset(p_tasks) as g(name text)
+    where not exists (select from longshore.tasks t where t.name = g.name))
+  then
+    return;
+  end if;
+  -- One at a time, as register_tasks goes: then the statement below sees what the one before has made known.
+  perform pg_advisory_xact_lock(hashtext('longshore.make_lane')); /* guard: one introduces at a time */
+  perform longshore.register_tasks(jsonb_agg(g.task))
   from jsonb_array_elements(p_tasks) as g(task)
-  left join longshore.tasks t on t.name = g.task ->> 'name';
+  where not exists (select from longshore.tasks t where t.name = g.task ->> 'name')
+  having count(*) > 0;
 end
 $$;

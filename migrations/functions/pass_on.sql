@@ -80,7 +80,7 @@ begin
         returning j.*, d.state as end_state
       ), kept as (
         insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
-          max_attempts, rescues, payload, error, group_id, workflow, workflow_seq)
+          max_attempts, rescues, payload, error, group_id, workflow, workflow_seq, enqueued_by)
         select e.id, e.score, e.lease_token, e.created_at, now(), e.lane, (now() at time zone 'utc')::date, e.end_state,
           e.attempts, e.max_attempts, e.rescues, e.payload,
           jsonb_build_object(
@@ -95,7 +95,7 @@ begin
                 select from longshore.finished_jobs f where f.id = c.parent and f.state <> 'succeeded' offset 0)
               limit 1
             ), 'a job that it was to run after has not succeeded')),
-          e.group_id, e.workflow, e.workflow_seq
+          e.group_id, e.workflow, e.workflow_seq, e.enqueued_by
         from ended e
         on conflict do nothing
       )

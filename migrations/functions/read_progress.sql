@@ -9,6 +9,9 @@ set jit = off
 set enable_seqscan = off
 as $$
 begin
+  if longshore.is_own_job(p_job) is not true then
+    return;
+  end if;
   select p.done, p.total, p.attempt, p.at into done, total, attempt, at
   from longshore.job_progress p where p.job_id = p_job order by p.lease_token desc, p.at desc limit 1;
   select e.has_ended into has_ended

@@ -11,6 +11,9 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 begin
+  if longshore.is_own_job(p_job) is not true then
+    return;
+  end if;
   return query
   select l.lease_token, l.seq, l.attempt, l.at, l.level, l.message, l.data
   from longshore.job_logs l

@@ -13,14 +13,13 @@ grant select on longshore.migrations, longshore.functions, longshore.release, lo
 grant execute on function longshore.priority_of, longshore.run_at_of, longshore.score, longshore.constraint_keys
   to longshore_producer, longshore_worker, longshore_relay, longshore_reader;
 
--- Producers: enqueue; read, change and cancel what they know the id of.
+-- Producers: enqueue; read, change and cancel what is their own, see is_own.sql.
 grant execute on function
   longshore.introduce_tasks, longshore.make_lane, longshore.enqueue, longshore.enqueue_alike, longshore.enqueue_jobs,
   longshore.add_to_group, longshore.add_to_groups, longshore.change, longshore.cancel, longshore.cancel_group,
   longshore.resume_workflow, longshore.read_jobs, longshore.read_logs, longshore.read_last_logs, longshore.read_unseen_logs,
-  longshore.read_progress, longshore.await_jobs, longshore.forget_awaited, longshore.explain
+  longshore.read_progress, longshore.await_jobs, longshore.forget_awaited, longshore.explain, longshore.read_groups
   to longshore_producer;
-grant select on longshore.group_status to longshore_producer;
 
 -- Workers: claim and settle, and the upkeep where no relay does it.
 grant execute on function
@@ -57,15 +56,15 @@ grant select on
   to longshore_relay, longshore_reader;
 grant select (
     id, score, lease_token, created_at, started_at, lane, worker_id, state, attempts, max_attempts, slot, key_slot, rescues,
-    is_cancelled, group_id, pending, workflow, workflow_seq, has_turn, halts)
+    is_cancelled, group_id, pending, workflow, workflow_seq, has_turn, halts, enqueued_by)
   on longshore.jobs to longshore_relay, longshore_reader;
 grant select (
     id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, day, state, attempts, max_attempts, rescues,
-    group_id, workflow, workflow_seq)
+    group_id, workflow, workflow_seq, enqueued_by)
   on longshore.finished_jobs to longshore_relay, longshore_reader;
 grant select on longshore.worker_status to longshore_relay, longshore_reader;
 grant execute on function longshore.oldest_transaction to longshore_relay, longshore_reader;
 
 -- Readers: dashboards, `longshore top` and people. Views tell the message of an error, and nothing else of what jobs carry.
 grant select on longshore.job_status, longshore.group_status, longshore.blocked to longshore_reader;
-grant execute on function longshore.explain to longshore_reader;
+grant execute on function longshore.explain, longshore.read_groups to longshore_reader;

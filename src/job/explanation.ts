@@ -17,7 +17,7 @@ export type Reason = { sentence: string } & (
   | { kind: 'dependencies'; count: number; jobs: NamedJob[] }
   /** Its workflow's turn is another's. `ahead`: how many more come before it, counted up to 1,000. */
   | { kind: 'turn'; workflow: string; holder: NamedJob | null; ahead: number }
-  | { kind: 'halted'; workflow: string; haltedBy: JobId }
+  | { kind: 'halted'; workflow: string; haltedBy: JobId | null }
   /** It waits, and nothing that it waits for is open. */
   | { kind: 'miscounted'; pending: number }
   | { kind: 'due'; at: Date; error: string | null }

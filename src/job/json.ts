@@ -3,6 +3,7 @@
  * change: NaN, Infinity, bigint, functions, symbols, invalid dates, objects without a form in JSON (Map, Promise, Error, …),
  * cycles, `\u0000` and lone surrogates. Only -0 becomes 0.
  */
+import { LongshoreError } from './errors.ts'
 import { messageOf } from './stored-error.ts'
 
 export type EncodedJson = { ok: true; text: string } | { ok: false; problem: string }
@@ -31,6 +32,18 @@ export function encodeJson(value: unknown, maxBytes: number): EncodedJson {
     // A getter, a proxy or a toJSON method of the value itself.
     return { ok: false, problem: `cannot be written as JSON: ${messageOf(error)}` }
   }
+}
+
+/**
+ * A payload as Postgres stores it, which writes numbers without an exponent. One of 309 digits may be beyond what JavaScript holds: the
+ * handler would be given Infinity. Not asked at the enqueue, where it would cost every job of a large batch.
+ */
+export function parsePayload(text: string): unknown {
+  const value: unknown = JSON.parse(text)
+  const problem = /\d{309}/.test(text) ? findProblem(value, '', 0) : undefined
+  if (problem)
+    throw new LongshoreError('PAYLOAD_INVALID', `the payload ${problem}: write large numbers as texts`)
+  return value
 }
 
 function encode(value: unknown, maxBytes: number): EncodedJson {

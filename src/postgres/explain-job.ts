@@ -44,9 +44,12 @@ interface NotStarted {
   hasUpkeep: boolean
   workflow?: {
     key: string
+    /** Null also where it is a job that this user may not see: then only `isHeld` tells. So with `haltedBy`. */
     holder: NamedJob | null
+    isHeld: boolean
     ahead: number
     haltedBy: { id: JobId; task: string | null; error: string | null } | null
+    isHalted: boolean
   }
   workers: {
     live: number
@@ -107,26 +110,30 @@ function reasonsOf(facts: Facts): Reason[] {
 
 function dependencyReasons({ count, jobs }: { count: number; jobs: NamedJob[] }): Reason[] {
   if (count === 0) return []
-  const sentence = `it waits for ${many(count, 'job')} to end: ${listed(jobs.map(shownJob), count)}`
+  const which = jobs.length > 0 ? listed(jobs.map(shownJob), count) : 'of other users'
+  const sentence = `it waits for ${many(count, 'job')} to end: ${which}`
   return [{ kind: 'dependencies', count, jobs, sentence }]
 }
 
 function workflowReasons(workflow: NotStarted['workflow']): Reason[] {
   if (!workflow) return []
-  const { key, holder, ahead, haltedBy } = workflow
+  const { key, holder, isHeld, ahead, haltedBy, isHalted } = workflow
   const reasons: Reason[] = []
-  if (haltedBy) {
-    const why = haltedBy.error === null ? '' : ` (${haltedBy.error})`
+  if (isHalted) {
+    const why = haltedBy?.error ? ` (${haltedBy.error})` : ''
+    const which = haltedBy ? `job ${haltedBy.id}${why}` : `${OTHERS_JOB}, so its user must let it go on`
     const sentence =
-      `its workflow ${key} was halted by the failure of job ${haltedBy.id}${why}: let it go on with ` +
+      `its workflow ${key} was halted by the failure of ${which}: let it go on with ` +
       `producer.resumeWorkflow(${JSON.stringify(key)}) or \`longshore workflows ${shellWord(key)} --resume\``
-    reasons.push({ kind: 'halted', workflow: key, haltedBy: haltedBy.id, sentence })
+    reasons.push({ kind: 'halted', workflow: key, haltedBy: haltedBy?.id ?? null, sentence })
   }
   // A halted workflow's turn may still be with a job that has not ended.
-  if (holder || !haltedBy) {
+  if (isHeld || !isHalted) {
     const who = holder
       ? `job ${shownJob(holder)} has it`
-      : 'nobody has it, which ought not to be: longshore doctor --repair'
+      : isHeld
+        ? `${OTHERS_JOB} has it`
+        : 'nobody has it, which ought not to be: longshore doctor --repair'
     const more =
       ahead === 0 ? '' : `, and then ${ahead === 1 ? '1 other comes' : `${ahead} others come`} first`
     const sentence = `it waits for its turn in workflow ${key}: ${who}${more}`
@@ -181,6 +188,9 @@ function workerReasons(facts: NotStarted & { task: string }): Reason[] {
     ...asked.map(([key, value]) => ({ what: `has ${key}=${value}`, count: having.keys[key] ?? 0 })),
   ].filter(({ count }) => count < serving)
   const unmet = wanted.filter(({ count }) => count === 0)
+  /** A job that this user may not see. */
+  const OTHERS_JOB = 'a job of another user'
+
   const named = (some: typeof wanted) => some.map(({ what }) => what).join(' and ')
   // Where each thing is to be had of some worker, it is having them together that nobody does.
   const missing = unmet.length > 0 ? named(unmet) : `${named(wanted)} at once`
@@ -210,10 +220,8 @@ function limitReason(task: string, { key, capacity, used, holders }: FullLimit):
       : capacity === 1
         ? `the only slot of ${whose} is taken`
         : `all ${capacity} slots of ${whose} are taken`
-  const sentence = `${taken}: ${listed(
-    holders.map(({ id, workerId }) => `job ${id} on worker ${workerId}`),
-    used,
-  )}`
+  const by = holders.map(({ id, workerId }) => `job ${id} on worker ${workerId}`)
+  const sentence = `${taken}: ${by.length > 0 ? listed(by, used) : `by jobs of other users`}`
   return { kind: 'limit', key: key === '' ? null : key, capacity, used, holders, sentence }
 }
 
@@ -266,6 +274,9 @@ function endReason({ end, parent, cause }: { end: End; parent?: Blamed; cause?: 
     sentence: `it ended at ${at.toISOString()}${why}`,
   }
 }
+
+/** A job that this user may not see. */
+const OTHERS_JOB = 'a job of another user'
 
 const named = ({ id, task, state }: NamedJob): NamedJob => ({ id, task, state })
 const shownJob = ({ id, task, state }: NamedJob) => `${id} (${task}, ${state})`

@@ -110,17 +110,14 @@ export async function addToGroups(
   ).catch(explainRefusal)
 }
 
-const READ = `
-  select id, name, state, waiting, scheduled, ready, running, succeeded, failed, cancelled, dependency_failed, created_at,
-    finished_at, stuck
-  from longshore.group_status where id = any ($1)`
+const READ = 'select * from longshore.read_groups($1, $2)'
 
 export async function readGroups(
   db: Queryable,
   schema: string,
   ids: readonly string[],
 ): Promise<GroupStatus[]> {
-  const { rows } = await db.query(inSchema(schema, READ), [ids])
+  const { rows } = await db.query(inSchema(schema, READ), [ids, false])
   return rows.map(toGroup)
 }
 
@@ -130,7 +127,7 @@ export async function readFinishedGroups(
   schema: string,
   ids: readonly string[],
 ): Promise<FinishedGroup[]> {
-  const { rows } = await db.query(inSchema(schema, `${READ} and finished_at is not null`), [ids])
+  const { rows } = await db.query(inSchema(schema, READ), [ids, true])
   return rows.map(row => toGroup(row) as FinishedGroup)
 }
 

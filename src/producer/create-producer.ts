@@ -298,11 +298,12 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   /** Ids are unique over all tasks: nothing of the one that was asked for would ever run. */
   const refuseOtherTask = async (db: Queryable, id: JobId, task: string) => {
     const known = await readTask(db, schema, id)
-    if (known === undefined || known === task) return
-    throw new LongshoreError(
-      'JOB_INVALID',
-      `id ${id} is that of a job of task ${known}, so no job of task ${task} was made: derive ids from the name of the task too`,
-    )
+    if (known === task) return
+    const whose =
+      known === undefined
+        ? 'taken by a job of another user, so no job was made: derive ids from the name of your service too'
+        : `that of a job of task ${known}, so no job of task ${task} was made: derive ids from the name of the task too`
+    throw new LongshoreError('JOB_INVALID', `id ${id} is ${whose}`)
   }
 
   const insertChunks = async (db: Queryable, jobs: NewJob[], isChecked: boolean) => {

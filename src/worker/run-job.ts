@@ -8,7 +8,7 @@ import { type ErrorCode, LongshoreError, NonRetryableError } from '../job/errors
 import type { StoredError } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { JobLog } from '../job/job-log.ts'
-import { encodeJson } from '../job/json.ts'
+import { encodeJson, parsePayload } from '../job/json.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { isA, messageOf, storedError, toStoredError } from '../job/stored-error.ts'
 import type { Handler, JobContext, ParentJob, Parents, RunningJob, Task } from '../job/task.ts'
@@ -75,7 +75,7 @@ export class Run {
       }, timeoutMs)
     }
     try {
-      const validated = validate(this.handler.task.payload, JSON.parse(this.claimed.payload))
+      const validated = validate(this.handler.task.payload, parsePayload(this.claimed.payload))
       if (validated instanceof Promise) validated.then(this.#runHandler).then(this.#onValue, this.#onError)
       else {
         const value = this.#runHandler(validated)

@@ -213,7 +213,8 @@ describe('two parents that end at once', () => {
 describe('a child that is added while its parent ends', () => {
   const WITHOUT_KEY_SHARE: Weakness = {
     name: 'add_to_group',
-    remove: 'perform from longshore.jobs j where j.id = any (p_held) order by j.id for key share;',
+    remove:
+      'perform from longshore.jobs j where j.id = any (p_held) and j.group_id = p_group order by j.id for key share;',
     replacement: 'null;',
   }
 

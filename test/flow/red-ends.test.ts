@@ -48,7 +48,7 @@ const nothing = (name: string, remove: string): Weakness => ({
 const history: Guard[] = [
   {
     rule: 'settle moves a job to the history in one statement',
-    without: nothing('settle', 'g.workflow_seq\n        from gone g'),
+    without: nothing('settle', 'g.enqueued_by\n        from gone g'),
     happens: async () => {
       const { worker, first } = await running()
       await worker.settle([settling(first)])
@@ -179,7 +179,11 @@ const cancels: Guard[] = [
     ],
     without: [
       // A pause forgets whether there was a job.
-      { name: 'cancel', remove: 'where j.id = cancel.id for update', replacement: 'where j.id = cancel.id' },
+      {
+        name: 'cancel',
+        remove: 'is_own(v_role, j.enqueued_by) for update',
+        replacement: 'is_own(v_role, j.enqueued_by)',
+      },
     ],
     happens: async () => {
       const producer = deployment.producer({ tasks: [limited] })
@@ -222,7 +226,11 @@ const changes: Guard[] = [
       },
       { name: 'change', remove: "set lock_timeout = '1s'", replacement: "set lock_timeout = '20s'" },
     ],
-    without: { name: 'change', remove: 'where j.id = p_id for update', replacement: 'where j.id = p_id' },
+    without: {
+      name: 'change',
+      remove: 'is_own(v_role, j.enqueued_by) for update',
+      replacement: 'is_own(v_role, j.enqueued_by)',
+    },
     happens: async () => {
       const producer = deployment.producer()
       const job = await producer.enqueue(task, 1)
@@ -281,7 +289,7 @@ const AFTERWARDS = (ids: string) =>
 const again: Guard[] = [
   {
     rule: 'an enqueue that is tried again leaves a job alone that is there',
-    without: { name: 'enqueue_jobs', remove: '\n      on conflict (id) do nothing' },
+    without: { name: 'insert_jobs', remove: '\n      on conflict (id) do nothing' },
     happens: async () => {
       const { again } = await ended()
       await again()
@@ -291,8 +299,8 @@ const again: Guard[] = [
   {
     rule: 'an enqueue that is tried again does not run a finished job once more',
     without: [
-      { name: 'enqueue_jobs', remove: KNOWN },
-      { name: 'enqueue_jobs', remove: AFTERWARDS('v_ids') },
+      { name: 'insert_jobs', remove: KNOWN },
+      { name: 'insert_jobs', remove: AFTERWARDS('v_ids') },
     ],
     happens: async () => {
       const { worker, run, again } = await ended()
@@ -303,7 +311,7 @@ const again: Guard[] = [
   },
   {
     rule: 'an enqueue that is tried again looks once more when it has waited for the end of the job',
-    without: { name: 'enqueue_jobs', remove: AFTERWARDS('v_ids') },
+    without: { name: 'insert_jobs', remove: AFTERWARDS('v_ids') },
     happens: async () => {
       const { worker, run } = await ended()
       const [settling_, enqueueing] = [await begin(), await begin()]
@@ -319,7 +327,7 @@ const again: Guard[] = [
   {
     rule: 'an enqueue that reads an older snapshot is refused when the job has ended meanwhile',
     without: {
-      name: 'enqueue_jobs',
+      name: 'insert_jobs',
       remove: 'perform 1 from longshore.jobs j where j.id = any (p_ids) order by j.id for key share;',
       replacement: 'null;',
     },
@@ -356,7 +364,7 @@ const again: Guard[] = [
   {
     rule: 'of jobs that are enqueued again only the new ones are said to be made',
     without: {
-      name: 'enqueue_jobs',
+      name: 'insert_jobs',
       remove: "select coalesce(array_agg(m.id), '{}') into v_ids from made m;",
       replacement: 'select p_ids into v_ids from (select count(*) from made) m;',
     },

@@ -74,8 +74,8 @@ const cancels: Guard[] = [
     ],
     without: {
       name: 'cancel_group',
-      remove: 'where g.id = p_group for update;',
-      replacement: 'where g.id = p_group;',
+      remove: 'g.enqueued_by) for update;',
+      replacement: 'g.enqueued_by);',
     },
     happens: async () => {
       const { producer, group } = await running({ first: [] })
@@ -103,8 +103,8 @@ const cancels: Guard[] = [
     rule: 'whoever adds to a group holds it: it does not end meanwhile',
     without: {
       name: 'add_to_group',
-      remove: 'where g.id = p_group for key share;',
-      replacement: 'where g.id = p_group;',
+      remove: 'g.enqueued_by) for key share;',
+      replacement: 'g.enqueued_by);',
     },
     happens: async () => {
       const { producer, group, worker, runOf } = await running({ first: [] })

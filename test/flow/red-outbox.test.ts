@@ -73,13 +73,13 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   {
     verb: 'an enqueue with options',
     note: {
-      name: 'enqueue_jobs',
+      name: 'insert_jobs',
       remove:
         "perform longshore.note_changes(v_ids, v_lanes[1], v_scores[1], p_hinted => p_hinted) where v_states[1] = 'ready';",
       replacement: 'null;',
     },
     bell: {
-      name: 'enqueue_jobs',
+      name: 'insert_jobs',
       remove: 'perform longshore.ring(v_lanes[1], cardinality(p_ids)) where',
       replacement: 'perform 1 where',
     },
@@ -88,12 +88,12 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   {
     verb: 'an enqueue of jobs of several kinds',
     note: {
-      name: 'enqueue_jobs',
+      name: 'insert_jobs',
       remove: 'perform longshore.note_changes(array_agg(s.id), p_hinted => p_hinted)',
       replacement: 'perform 1',
     },
     bell: {
-      name: 'enqueue_jobs',
+      name: 'insert_jobs',
       remove: 'perform longshore.ring(r.lane, r.jobs)',
       replacement: 'perform r.lane',
     },

@@ -85,9 +85,17 @@ async function makeTemplate(adminUrl: string, dispatch: 'direct' | 'redis'): Pro
   try {
     await admin.query(`create database ${name}`)
     await migrate({ postgres: url.href, roles: roles || false })
+    // Producers are of one service, whose jobs they share; so is the administrator, who enqueues by SQL.
+    if (roles)
+      await admin.query(
+        `create role "${roles}_service"; grant "${roles}_producer" to "${roles}_service"; grant "${roles}_service" to current_user`,
+      )
     for (const [user, kinds] of roles ? USERS : []) {
       await admin.query(`create role "${roles}_user_${user}" login`)
-      for (const kind of kinds) await admin.query(`grant "${roles}_${kind}" to "${roles}_user_${user}"`)
+      for (const kind of kinds) {
+        const has = kind === 'producer' ? 'service' : kind
+        await admin.query(`grant "${roles}_${has}" to "${roles}_user_${user}"`)
+      }
     }
   } finally {
     await admin.end()
@@ -100,7 +108,8 @@ async function dropTemplate(adminUrl: string, { name, roles }: Template): Promis
   await admin.connect()
   await admin.query(`drop database if exists ${name} with (force)`)
   for (const [user] of roles ? USERS : []) await admin.query(`drop role if exists "${roles}_user_${user}"`)
-  for (const kind of roles ? KINDS : []) await admin.query(`drop role if exists "${roles}_${kind}"`)
+  for (const kind of roles ? ['service', ...KINDS] : [])
+    await admin.query(`drop role if exists "${roles}_${kind}"`)
   await admin.end()
 }
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeJson } from '../../src/job/json.ts'
+import { encodeJson, parsePayload } from '../../src/job/json.ts'
 
 const LIMIT = 1_000_000
 
@@ -14,6 +14,18 @@ describe('JSON that can be stored', () => {
         expect(encoded.text).not.toContain('\n')
       }),
     )
+  })
+
+  it('[X15] refuses a stored number that JavaScript cannot hold, and keeps long texts of digits', () => {
+    const digits = '9'.repeat(309)
+    expect(() => parsePayload(`{"a":[${digits}]}`)).toThrow(
+      expect.objectContaining({
+        code: 'PAYLOAD_INVALID',
+        message: expect.stringContaining('a[0] is Infinity'),
+      }),
+    )
+    expect(parsePayload(`"${digits}"`)).toBe(digits)
+    expect(parsePayload('9'.repeat(308))).toBe(1e308)
   })
 
   it('refuses any text with NUL or half a surrogate, wherever it stands', () => {

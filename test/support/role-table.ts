@@ -1,0 +1,72 @@
+/**
+ * Who may do what. Each row is a line of the guide's table, and each has a test that tries it as a user with that role, on the real
+ * store: `holds` makes the test's title from the row. `test/unit/docs-roles.test.ts` compares the guide with these rows.
+ */
+import { it } from 'vitest'
+
+export interface RoleRow {
+  readonly store: 'Postgres' | 'Redis'
+  readonly role: 'producer' | 'worker' | 'relay' | 'reader'
+  readonly may: boolean
+  /** As it goes on after "the producer may" or "the producer may not". */
+  readonly what: string
+}
+
+type Lines = Readonly<Record<'may' | 'may not', readonly string[]>>
+
+const rowsOf = (store: RoleRow['store'], role: RoleRow['role'], lines: Lines): RoleRow[] =>
+  (['may', 'may not'] as const).flatMap(word =>
+    lines[word].map(what => ({ store, role, may: word === 'may', what })),
+  )
+
+export const ROLE_ROWS: readonly RoleRow[] = [
+  ...rowsOf('Postgres', 'producer', {
+    may: [
+      'enqueue, in its own transactions too, and read, change, cancel and wait for its own jobs and groups',
+      'do the same with what other logins of its service have enqueued',
+    ],
+    'may not': [
+      'read payloads, results, errors, logs or progress of jobs that another service has enqueued',
+      'change or cancel jobs that another service has enqueued, or add to its groups and read or cancel those',
+      'learn ids of others: from `explain` of a full limit or a workflow, from watching groups, or by waiting',
+      'let a workflow go on that a job of another service has halted',
+      'change queue, tag, attempts or limits of a task that is known',
+      'skip the checks of `longshore.enqueue` through another function',
+      'claim, settle, lead, do the upkeep, or change anything but by the functions that it is granted',
+    ],
+  }),
+  ...rowsOf('Postgres', 'reader', {
+    may: [
+      'look at the views and at every table, but for what jobs carry: `longshore top`, `groups`, `workflows`, `doctor`, `explain`',
+    ],
+    'may not': ['read payloads, results, errors beyond their message, or logs; change anything'],
+  }),
+]
+
+/** A test that proves this row. */
+export function holds(
+  store: RoleRow['store'],
+  role: RoleRow['role'],
+  what: string,
+  prove: () => Promise<void>,
+): void {
+  const row = ROLE_ROWS.find(each => each.store === store && each.role === role && each.what === what)
+  if (!row) throw new Error(`role-table.ts has no row for ${store}, ${role}: ${what}`)
+  it(`[X15] in ${store} the ${role} ${row.may ? 'may' : 'may not'} ${what}`, prove)
+}
+
+/** The guide's table. */
+export function roleTable(): string {
+  const lines = ['| store | role | may | may not |', '|---|---|---|---|']
+  const seen = new Set<string>()
+  for (const { store, role } of ROLE_ROWS) {
+    if (seen.has(`${store} ${role}`)) continue
+    seen.add(`${store} ${role}`)
+    const cell = (may: boolean) =>
+      ROLE_ROWS.filter(row => row.store === store && row.role === role && row.may === may)
+        .map(({ what }) => what)
+        .join('<br>')
+    lines.push(`| ${store} | ${role} | ${cell(true)} | ${cell(false)} |`)
+  }
+  return lines.join('\n')
+}
