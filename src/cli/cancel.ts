@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { cancelJobs } from '../postgres/cancel-jobs.ts'
 import { withPool } from '../postgres/once.ts'
 import { addDatabaseOptions, type DatabaseOptions, jobNotFound, requireDatabaseUrl, toId } from './options.ts'
+import { print, printJson } from './output.ts'
 
 export function addCancelCommand(program: Command): void {
   const command = program
@@ -16,10 +17,8 @@ export function addCancelCommand(program: Command): void {
     const answers = await withPool(where, (pool, schema) => cancelJobs(pool, schema, [id]))
     const answer = answers.get(id) ?? 'unknown'
     if (answer === 'unknown') throw jobNotFound(id, options.schema)
-    const told = options.json
-      ? JSON.stringify({ schema: options.schema, id, answer })
-      : `job ${id}: ${ANSWERS[answer]}`
-    process.stdout.write(`${told}\n`)
+    if (options.json) printJson({ schema: options.schema, id, answer })
+    else print(`job ${id}: ${ANSWERS[answer]}`)
   })
 }
 

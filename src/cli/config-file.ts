@@ -1,9 +1,9 @@
 /** Owns where the config file is and how it is read. */
 import { existsSync, readFileSync } from 'node:fs'
 import { extname, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { LongshoreError } from '../job/errors.ts'
 import type { ConfigFile } from '../runtime/config.ts'
+import { loadModule } from './load-module.ts'
 
 const NAMES = ['longshore.config.json', 'longshore.config.js', 'longshore.config.mjs']
 
@@ -20,7 +20,7 @@ export async function loadConfigFile(flag: string | undefined): Promise<ConfigFi
       `${source}: there is no config file ${path}: correct the path, or leave it out`,
     )
   }
-  return { path, content: extname(path) === '.json' ? readJson(path) : await loadModule(path) }
+  return { path, content: extname(path) === '.json' ? readJson(path) : await readModule(path) }
 }
 
 function readJson(path: string): unknown {
@@ -42,14 +42,8 @@ function readJson(path: string): unknown {
   }
 }
 
-async function loadModule(path: string): Promise<unknown> {
-  const loaded = (await import(pathToFileURL(path).href).catch(error => {
-    throw new LongshoreError(
-      'CONFIG_INVALID',
-      `config file ${path} cannot be loaded: ${error instanceof Error ? error.message : error}`,
-      { cause: error },
-    )
-  })) as { default?: unknown }
+async function readModule(path: string): Promise<unknown> {
+  const loaded = (await loadModule(path, `config file ${path}`)) as { default?: unknown }
   if (loaded.default !== undefined) return loaded.default
   throw new LongshoreError(
     'CONFIG_INVALID',

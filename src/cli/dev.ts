@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { type Store, startPostgres, startRedis } from '../dev/index.ts'
 import { migrate } from '../postgres/migrate.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
+import { tell } from './output.ts'
 import { untilSignal } from './until-signal.ts'
 
 export function addDevCommand(program: Command): void {
@@ -24,15 +25,15 @@ export function addDevCommand(program: Command): void {
             startRedis({ own: true }),
           ])
           stores = [postgres, redis]
-          process.stderr.write(`${postgres.choice}\n${redis.choice}\n`)
+          tell(postgres.choice, redis.choice)
           try {
             await migrate({ postgres: postgres.url, schema })
           } catch (error) {
             await stop()
             throw error
           }
-          process.stderr.write('longshore dev: running; Ctrl-C ends it\n')
-          return `export DATABASE_URL=${postgres.url}\nexport REDIS_URL=${redis.url}`
+          tell('longshore dev: running; Ctrl-C ends it')
+          return [`export DATABASE_URL=${postgres.url}`, `export REDIS_URL=${redis.url}`]
         },
         stop,
       })

@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import { type DoctorFinding, type DoctorReport, doctor } from '../relay/doctor.ts'
 import { addDatabaseOptions, addRedisOption, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { print, printJson, tellInPlace } from './output.ts'
 
 type Options = DatabaseOptions & {
   redisUrl?: string
@@ -55,19 +56,18 @@ Examples:
       ...(options.pause === undefined ? {} : { pauseMs: options.pause }),
       ...(isShown ? { onProgress: showProgress } : {}),
     })
-    if (isShown) process.stderr.write(CLEAR_LINE)
-    process.stdout.write(options.json ? `${JSON.stringify(report)}\n` : describe(report))
+    if (isShown) tellInPlace('')
+    if (options.json) printJson(report)
+    else print(...describe(report))
     if (!report.isHealthy) process.exitCode = NOT_IN_ORDER
   })
 }
 
-const CLEAR_LINE = '\r\u001b[K'
-
 function showProgress({ what, rows }: { what: string; rows: number }): void {
-  process.stderr.write(`${CLEAR_LINE}looking at ${what}${rows > 0 ? `: ${rows}` : ''}`)
+  tellInPlace(`looking at ${what}${rows > 0 ? `: ${rows}` : ''}`)
 }
 
-function describe(report: DoctorReport): string {
+function describe(report: DoctorReport): string[] {
   const { jobs = 0, finished_jobs: finished = 0, groups = 0, workflows = 0 } = report.looked
   const lines = [
     `looked at ${jobs} unfinished and ${finished} finished jobs, ${groups} groups, ${workflows} workflows`,
@@ -83,14 +83,14 @@ function describe(report: DoctorReport): string {
         ? '1 thing is not in order'
         : `${report.violationCount} things are not in order`,
     )
-  return `${lines.join('\n')}\n`
+  return lines
 }
 
 function list(word: string, findings: readonly DoctorFinding[], count: number): string[] {
-  const lines = findings.map(
-    ({ invariant, problem, jobId, remedy }) =>
-      `${word}: ${jobId ? `job ${jobId}: ` : ''}${problem} [invariant ${invariant}]\n    ${remedy}`,
-  )
+  const lines = findings.flatMap(({ invariant, problem, jobId, remedy }) => [
+    `${word}: ${jobId ? `job ${jobId}: ` : ''}${problem} [invariant ${invariant}]`,
+    `    ${remedy}`,
+  ])
   if (count > findings.length) lines.push(`${word}: ${count - findings.length} more`)
   return lines
 }

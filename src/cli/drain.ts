@@ -5,6 +5,7 @@ import { LongshoreError } from '../job/errors.ts'
 import { type DrainedWorker, drainWorkers, readRunning } from '../postgres/drain-workers.ts'
 import { withPool } from '../postgres/once.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { print, printJson } from './output.ts'
 
 type Options = DatabaseOptions & { json?: boolean; wait?: boolean }
 
@@ -34,7 +35,7 @@ export function addDrainCommands(program: Command): void {
         const workers = await drainWorkers(pool, schema, named, isToDrain)
         refuseUnknown(named, workers)
         while (options.wait && (await readRunning(pool, schema, workers)) > 0) await pause(LOOK_MS)
-        if (options.json) print(JSON.stringify({ schema, workers }))
+        if (options.json) printJson({ schema, workers })
         else for (const worker of workers) print(described(worker, isToDrain, options.wait === true))
       })
     })
@@ -59,5 +60,3 @@ function described({ id, name, hasChanged }: DrainedWorker, isToDrain: boolean, 
     : 'takes jobs'
   return `${worker} ${what}${hasChanged ? '' : ', as before'}`
 }
-
-const print = (text: string) => process.stdout.write(`${text}\n`)

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { explainJob } from '../postgres/explain-job.ts'
 import { withPool } from '../postgres/once.ts'
 import { addDatabaseOptions, type DatabaseOptions, jobNotFound, requireDatabaseUrl, toId } from './options.ts'
-import { harmless } from './terminal-text.ts'
+import { print, printJson } from './output.ts'
 
 export function addExplainCommand(program: Command): void {
   const command = program
@@ -19,10 +19,7 @@ export function addExplainCommand(program: Command): void {
     const explanation = await withPool(where, (pool, schema) => explainJob(pool, schema, id))
     if (!explanation) throw jobNotFound(id, options.schema)
     const { task, state, reasons } = explanation
-    if (options.json) process.stdout.write(`${JSON.stringify(explanation)}\n`)
-    else {
-      const lines = reasons.map(({ sentence }) => harmless(`- ${sentence}`))
-      process.stdout.write(`job ${id} of task ${task} is ${state}\n${lines.join('\n')}\n`)
-    }
+    if (options.json) printJson(explanation)
+    else print(`job ${id} of task ${task} is ${state}`, ...reasons.map(({ sentence }) => `- ${sentence}`))
   })
 }

@@ -6,6 +6,7 @@ import { cancelGroup, readGroups } from '../postgres/groups.ts'
 import { type GroupJobs, type JobOfGroup, listGroups, readGroupJobs } from '../postgres/list-groups.ts'
 import { withPool } from '../postgres/once.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl, toId, toLimit } from './options.ts'
+import { print, printJson } from './output.ts'
 
 type Options = DatabaseOptions & { all?: boolean; cancel?: boolean; json?: boolean; limit: number }
 
@@ -31,8 +32,8 @@ export function addGroupsCommand(program: Command): void {
       const groups = await withPool(where, (pool, schema) =>
         listGroups(pool, schema, { all: options.all ?? false, limit }),
       )
-      if (json) print(JSON.stringify({ schema: given, groups }))
-      else if (groups.length > 0) print(groups.map(describe).join('\n'))
+      if (json) printJson({ schema: given, groups })
+      else if (groups.length > 0) print(...groups.map(describe))
       else
         print(
           options.all ? 'there are no groups' : 'no group is unfinished; --all lists those that have ended',
@@ -44,13 +45,15 @@ export function addGroupsCommand(program: Command): void {
       if (options.cancel) {
         const answer = await cancelGroup(pool, schema, id)
         if (answer === 'unknown') throw notFound(id, schema)
-        print(json ? JSON.stringify({ schema: given, id, answer }) : `group ${id}: ${CANCEL_ANSWERS[answer]}`)
+        if (json) printJson({ schema: given, id, answer })
+        else print(`group ${id}: ${CANCEL_ANSWERS[answer]}`)
         return
       }
       const [group] = await readGroups(pool, schema, [id])
       if (!group) throw notFound(id, schema)
       const jobs = await readGroupJobs(pool, schema, id, limit)
-      print(json ? JSON.stringify({ schema: given, group, ...jobs }) : describeOne(group, jobs))
+      if (json) printJson({ schema: given, group, ...jobs })
+      else print(...describeOne(group, jobs))
     })
   })
 }
@@ -60,8 +63,6 @@ const CANCEL_ANSWERS = {
   cancelling: 'being cancelled; the jobs that run have been told',
   finished: 'had ended before, nothing was changed',
 }
-
-const print = (text: string) => process.stdout.write(`${text}\n`)
 
 const notFound = (id: string, schema: string) =>
   new LongshoreError(
@@ -83,7 +84,7 @@ function describe(group: GroupStatus): string {
   ].join('; ')
 }
 
-function describeOne(group: GroupStatus, { tasks, jobs }: GroupJobs): string {
+function describeOne(group: GroupStatus, { tasks, jobs }: GroupJobs): string[] {
   const { stuck } = group
   const lines = [describe(group)]
   for (const { state, task, count } of tasks) lines.push(`  ${count} ${state} of ${task}`)
@@ -95,7 +96,7 @@ function describeOne(group: GroupStatus, { tasks, jobs }: GroupJobs): string {
     lines.push(`stuck: nothing has changed since ${stuck.since}`)
     for (const { id, task, state, reason } of stuck.jobs) lines.push(`  ${id} ${task}, ${state}: ${reason}`)
   }
-  return lines.join('\n')
+  return lines
 }
 
 function describeJob({ id, task, state, workerId, reason }: JobOfGroup): string {

@@ -16,7 +16,7 @@ import {
   toId,
   toLimit,
 } from './options.ts'
-import { harmless } from './terminal-text.ts'
+import { print, printJson } from './output.ts'
 
 type Options = DatabaseOptions & { follow?: boolean; json?: boolean; limit: number }
 
@@ -45,11 +45,11 @@ async function show(id: JobId, options: Options): Promise<void> {
     const lines = await readLastLogs(pool, schema, id, options.limit)
     const progress = await readProgress(pool, schema, id)
     const { error } = job
-    if (options.json) return print(JSON.stringify({ schema, id, progress: progress ?? null, error, lines }))
+    if (options.json) return printJson({ schema, id, progress: progress ?? null, error, lines })
     for (const line of lines) print(describe(line))
     if (progress) print(describeProgress(progress))
     if (lines.length === 0 && !progress) print(`job ${id} has logged nothing`)
-    if (error) print(describeError(job))
+    if (error) print(...describeError(job))
   })
 }
 
@@ -59,11 +59,14 @@ async function follow(id: JobId, options: Options): Promise<void> {
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort())
   try {
     for await (const line of producer.followLogs(id, { signal: stop.signal }))
-      print(options.json ? JSON.stringify(line) : describe(line))
+      if (options.json) printJson(line)
+      else print(describe(line))
     const progress = await producer.getProgress(id)
-    if (progress) print(options.json ? JSON.stringify({ progress }) : describeProgress(progress))
+    if (progress && options.json) printJson({ progress })
+    else if (progress) print(describeProgress(progress))
     const job = await producer.get(id)
-    if (job?.error) print(options.json ? JSON.stringify({ error: job.error }) : describeError(job))
+    if (job?.error && options.json) printJson({ error: job.error })
+    else if (job?.error) print(...describeError(job))
   } catch (error) {
     if (!stop.signal.aborted) throw error
   } finally {
@@ -71,11 +74,9 @@ async function follow(id: JobId, options: Options): Promise<void> {
   }
 }
 
-const print = (text: string) => void process.stdout.write(`${text}\n`)
-
 function describe({ at, attempt, level, message, data }: LogLine): string {
   const facts = data === null ? '' : ` ${JSON.stringify(data)}`
-  return harmless(`${at.toISOString()} #${attempt} ${level.padEnd(5)} ${message}${facts}`)
+  return `${at.toISOString()} #${attempt} ${level.padEnd(5)} ${message}${facts}`
 }
 
 function describeProgress({ done, total, attempt, at }: Progress): string {
@@ -84,10 +85,11 @@ function describeProgress({ done, total, attempt, at }: Progress): string {
   return `progress: ${done}${of}${share}, attempt ${attempt}, ${at.toISOString()}`
 }
 
-function describeError({ state, attempts, maxAttempts, error }: Job): string {
-  const lines = error ? stackOf(error).split('\n').map(harmless) : []
+/** Indented: line breaks in an error make no line that passes for one of ours. */
+function describeError({ state, attempts, maxAttempts, error }: Job): string[] {
+  const lines = error ? stackOf(error).split('\n') : []
   return [
     `error of the last attempt that failed (${state}, ${attempts} of ${maxAttempts} attempts):`,
-    ...lines,
-  ].join('\n')
+    ...lines.map(line => `  ${line}`),
+  ]
 }

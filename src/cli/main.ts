@@ -11,6 +11,7 @@ import { addExplainCommand } from './explain.ts'
 import { addGroupsCommand } from './groups.ts'
 import { addLogsCommand } from './logs.ts'
 import { addMigrateCommand } from './migrate.ts'
+import { tell, tellError, writeHelp } from './output.ts'
 import { addPropertiesCommand } from './properties.ts'
 import { addQueuesCommand } from './queues.ts'
 import { addRelayCommand } from './relay.ts'
@@ -37,6 +38,10 @@ const program = new Command('longshore')
 Exit codes: 0 done, or stopped in order by SIGTERM or SIGINT; 1 failed; 2 wrong usage, settings or module; 3 doctor has found
 something; when a second signal forced the end 130 (SIGINT) or 143 (SIGTERM).`,
   )
+  .configureOutput({
+    writeOut: writeHelp,
+    outputError: text => tell(text.trimEnd()),
+  })
   .exitOverride()
 
 addCancelCommand(program)
@@ -80,12 +85,9 @@ function report(error: unknown): number {
     return error.exitCode === 0 ? 0 : 2
   }
   if (error instanceof LongshoreError) {
-    const gap = error.message.includes('\n') ? '\n' : ' '
-    process.stderr.write(`longshore: ${error.message}${gap}[${error.code}]\n`)
+    tellError(`longshore: ${error.message}`, `[${error.code}]`)
     return error.code === 'CONFIG_INVALID' || error.code === 'CONSTRAINT_INVALID' ? 2 : 1
   }
-  process.stderr.write(
-    `longshore: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
-  )
+  tellError(`longshore: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`)
   return 1
 }

@@ -1,8 +1,9 @@
 /** `longshore migrate`: install or upgrade the schema. */
 import type { Command } from 'commander'
 import type { Duration } from '../job/duration.ts'
-import { migrate } from '../postgres/migrate.ts'
+import { type MigrationStep, migrate } from '../postgres/migrate.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { print, printJson, tell } from './output.ts'
 
 export function addMigrateCommand(program: Command): void {
   const command = program
@@ -30,21 +31,33 @@ export function addMigrateCommand(program: Command): void {
         roles: options.roles ?? false,
         dryRun: options.dryRun ?? false,
         patience: options.patience,
-        onNotice: message => void process.stderr.write(`longshore: note: ${message}\n`),
+        onNotice: message => tell(`longshore: note: ${message}`),
         onStep: step => {
           if (options.json) return
-          if (options.dryRun) process.stdout.write(`-- ${step.kind} ${step.name}\n${step.sql.trimEnd()}\n\n`)
-          else process.stdout.write(`${step.kind} ${step.name}\n`)
+          if (options.dryRun) print(`-- ${step.kind} ${step.name}`, ...step.sql.trimEnd().split('\n'), '')
+          // A hundred and more of them: their number is told at the end.
+          else if (step.kind !== 'function') print(`${step.kind} ${step.name}`)
         },
       })
-      if (options.json) {
-        const shown = steps.map(({ kind, name }) => ({ kind, name }))
-        process.stdout.write(
-          `${JSON.stringify({ schema: options.schema, dryRun: options.dryRun ?? false, steps: shown })}\n`,
-        )
-      } else if (options.dryRun && steps.length > 0)
-        process.stdout.write(`-- ${steps.length} steps would run\n`)
-      else process.stdout.write(steps.length === 0 ? 'nothing to do: the schema is current\n' : 'done\n')
+      const { schema, dryRun = false } = options
+      if (options.json) printJson({ schema, dryRun, steps: steps.map(({ kind, name }) => ({ kind, name })) })
+      else if (steps.length === 0) print(`nothing to do: schema ${schema} is current`)
+      else if (dryRun) print(`-- ${steps.length} steps would run`)
+      else print(summaryOf(schema, steps))
     },
   )
+}
+
+/** What was done, and after the first time what is next. */
+function summaryOf(schema: string, steps: readonly MigrationStep[]): string {
+  const kinds = [...new Set(steps.map(({ kind }) => kind))]
+  const counted = kinds.map(of => {
+    const count = steps.filter(({ kind }) => kind === of).length
+    return `${count} ${count === 1 || of === 'grants' ? of : `${of}s`}`
+  })
+  const isFirst = steps.some(({ kind, name }) => kind === 'migration' && name.startsWith('0001_'))
+  const next = isFirst
+    ? '. Next: enqueue jobs, and run them with `longshore worker <module>`; with Redis start `longshore relay` too'
+    : ''
+  return `schema ${schema} is ${isFirst ? 'installed' : 'up to date'}: ${counted.join(', ')}${next}`
 }

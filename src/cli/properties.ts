@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
 import { declarePropertyKeys, readPropertyKeys } from '../postgres/property-keys.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { print, printJson } from './output.ts'
 
 export function addPropertiesCommand(program: Command): void {
   const command = program
@@ -21,9 +22,8 @@ export function addPropertiesCommand(program: Command): void {
         keys.length > 0 || options.none
           ? await declarePropertyKeys(keys, where)
           : await readPropertyKeys(where)
-      if (options.json)
-        process.stdout.write(`${JSON.stringify({ schema: options.schema, keys: declared })}\n`)
-      else process.stdout.write(declared.length > 0 ? `${declared.join('\n')}\n` : 'no keys are declared\n')
+      if (options.json) printJson({ schema: options.schema, keys: declared })
+      else print(...(declared.length > 0 ? declared : ['no keys are declared']))
     },
   )
 }

@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
 import { type QueueSettings, readQueueSettings, setQueue } from '../postgres/queue-settings.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { print, printJson } from './output.ts'
 import { addScheduleOptions } from './schedule-options.ts'
 
 type Options = DatabaseOptions & {
@@ -49,10 +50,9 @@ export function addQueuesCommand(program: Command): void {
     }
     const found = await readQueueSettings(where)
     const shown = queue === undefined ? found : found.filter(({ name }) => name === queue)
-    if (options.json) process.stdout.write(`${JSON.stringify({ schema: options.schema, queues: shown })}\n`)
-    else if (shown.length > 0) process.stdout.write(`${shown.map(describe).join('\n')}\n`)
-    else
-      process.stdout.write(queue === undefined ? 'there are no queues yet\n' : `there is no queue ${queue}\n`)
+    if (options.json) printJson({ schema: options.schema, queues: shown })
+    else if (shown.length > 0) print(...shown.map(describe))
+    else print(queue === undefined ? 'there are no queues yet' : `there is no queue ${queue}`)
   })
 }
 

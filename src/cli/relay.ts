@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import { createRelay, type Relay } from '../relay/create-relay.ts'
 import { createLogger } from '../runtime/logger.ts'
+import { tellInPlace } from './output.ts'
 import { addSettings, withSettings } from './settings.ts'
 import { type LongRun, untilSignal } from './until-signal.ts'
 import { withMetrics } from './with-metrics.ts'
@@ -28,7 +29,7 @@ export function addRelayCommand(program: Command): void {
         async start() {
           await relay.start()
           progress = process.stderr.isTTY ? showRebuild(relay) : undefined
-          return 'longshore relay: running'
+          return ['longshore relay: running']
         },
         async stop() {
           clearInterval(progress)
@@ -48,6 +49,6 @@ function showRebuild(relay: Relay): NodeJS.Timeout {
     if (building.length === 0 && !isShown) return
     isShown = building.length > 0
     const text = building.map(({ name, lanesToRead }) => `${name}: ${lanesToRead} lanes to read`).join(', ')
-    process.stderr.write(`\r\u001b[K${isShown ? `filling Redis: ${text}` : ''}`)
+    tellInPlace(isShown ? `filling Redis: ${text}` : '')
   }, 200).unref()
 }

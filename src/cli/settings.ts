@@ -4,6 +4,7 @@ import { type Config, type ConfigFile, type Effective, readConfig, toFlag } from
 import { type Problem, refuse, toProblems } from '../runtime/problems.ts'
 import { entriesOf, type Section, type Setting, type Command as Settled } from '../runtime/settings.ts'
 import { loadConfigFile } from './config-file.ts'
+import { print, printJson } from './output.ts'
 
 export const NO_DATABASE =
   'no database given: pass --database-url postgres://user@host/name, set DATABASE_URL, or put databaseUrl into the config file'
@@ -71,8 +72,8 @@ export async function withSettings<C extends Settled>(
   const isGiven = config.settings.some(({ key, source }) => key === 'databaseUrl' && source !== 'default')
   // A file that cannot be read may well name it.
   if (!isGiven && problem.length === 0) problems.push({ code: 'CONFIG_INVALID', message: NO_DATABASE })
-  if (flags['printConfig'])
-    process.stdout.write(flags['json'] ? toJson(config.settings, problems) : toTable(config.settings))
+  if (flags['printConfig'] && flags['json']) printJson(toPrinted(config.settings, problems), 2)
+  else if (flags['printConfig']) print(...toTable(config.settings))
   refuse(problems)
   if (!flags['printConfig']) await run(config.values as Values<C>)
 }
@@ -105,18 +106,16 @@ const sourceOf = ({ source, value, setting }: Effective): string =>
 const showValue = ({ value, setting, source }: Effective): string =>
   value === undefined ? (source === 'default' ? '-' : '(wrong)') : setting.kind.show(value)
 
-function toTable(settings: readonly Effective[]): string {
+function toTable(settings: readonly Effective[]): string[] {
   const rows = settings.map(
     effective => [nameOf(effective), showValue(effective), sourceOf(effective)] as const,
   )
   const width = (at: 0 | 1) => Math.min(60, Math.max(...rows.map(row => row[at].length)))
-  return rows
-    .map(([name, value, source]) => `${name.padEnd(width(0))}  ${value.padEnd(width(1))}  ${source}\n`)
-    .join('')
+  return rows.map(([name, value, source]) => `${name.padEnd(width(0))}  ${value.padEnd(width(1))}  ${source}`)
 }
 
 /** In the shape of a config file, with a value and a source in the place of each setting. */
-function toJson(settings: readonly Effective[], problems: readonly Problem[]): string {
+function toPrinted(settings: readonly Effective[], problems: readonly Problem[]): object {
   const of = (section: Section) =>
     settings
       .filter(effective => effective.section === section)
@@ -130,7 +129,7 @@ function toJson(settings: readonly Effective[], problems: readonly Problem[]): s
     ...Object.fromEntries(of('shared')),
     ...Object.fromEntries(sections.map(section => [section, Object.fromEntries(of(section))])),
   }
-  return `${JSON.stringify({ settings: printed, problems: problems.map(problem => problem.message) }, null, 2)}\n`
+  return { settings: printed, problems: problems.map(problem => problem.message) }
 }
 
 /** As a config file may say it: texts without credentials, durations with their unit. */

@@ -16,10 +16,6 @@ export function toPlain(text: string): string {
   return text.normalize('NFC').replaceAll(UNSAFE, '·').replaceAll(UNSEEN, '')
 }
 
-/** Whatever it is, with controls spelt out: what a handler said or threw must not steer the terminal. */
-export const harmless = (text: string): string =>
-  text.replace(/\p{Cc}/gu, each => `\\x${each.charCodeAt(0).toString(16).padStart(2, '0')}`)
-
 /** Columns that a plain text takes. */
 export function widthOf(text: string): number {
   if (PLAIN.test(text)) return text.length

@@ -64,7 +64,7 @@ export function frameLines(frame: Frame, size: Size, hasColors: boolean): string
 }
 
 function paint({ text, tone }: Line, columns: number, hasColors: boolean): string {
-  const shown = truncate(text, columns)
+  const shown = truncate(toPlain(text), columns)
   if (!hasColors || tone === 'plain') return shown
   // A head is a bar over the whole width.
   return `\x1b[${SGR[tone]}m${tone === 'head' ? padded(shown, columns) : shown}\x1b[0m`

@@ -10,6 +10,7 @@ import { type Overview, readOverview } from '../postgres/read-overview.ts'
 import { checkSchemaName } from '../postgres/schema-name.ts'
 import { openScreen } from './live-screen.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { printJson, printPainted } from './output.ts'
 import { createRateMeter, type Rates } from './rates.ts'
 import { frameLines } from './top-frame.ts'
 
@@ -71,11 +72,11 @@ async function once(postgres: string, { schema: given, interval, json }: Options
     const overview = await readOverview(pool, schema)
     const rates = meter(overview)
     if (json) {
-      process.stdout.write(`${JSON.stringify({ schema, ...overview, rates })}\n`)
+      printJson({ schema, ...overview, rates })
       return
     }
     const size = { columns: process.stdout.columns || PIPE_COLUMNS, rows: Number.POSITIVE_INFINITY }
-    process.stdout.write(`${frameLines({ schema, overview, rates }, size, hasColors()).join('\n')}\n`)
+    printPainted(frameLines({ schema, overview, rates }, size, hasColors()))
   })
 }
 

@@ -3,12 +3,13 @@
  * shells give to a process that died of it.
  */
 import { constants } from 'node:os'
+import { print, tell } from './output.ts'
 
 export interface LongRun {
   /** Such as `longshore worker`. */
   name: string
-  /** Resolves to what is said once it runs. */
-  start(): Promise<string>
+  /** Resolves to the lines that are said once it runs. */
+  start(): Promise<string[]>
   stop(): Promise<void>
   /** What an orderly stop waits for, if anything: `running jobs get 30s`. */
   grace?: string
@@ -22,12 +23,12 @@ export async function untilSignal(run: LongRun): Promise<void> {
   const signalled = new Promise<void>(resolve => {
     const onSignal = (signal: 'SIGINT' | 'SIGTERM') => {
       if (isStopping) {
-        process.stderr.write(`${run.name}: ${signal} again, ended by force\n`)
+        tell(`${run.name}: ${signal} again, ended by force`)
         process.exit(128 + constants.signals[signal])
       }
       isStopping = true
       const grace = run.grace ? `; ${run.grace}` : ''
-      process.stderr.write(`${run.name}: ${signal}, stopping${grace} (again to force)\n`)
+      tell(`${run.name}: ${signal}, stopping${grace} (again to force)`)
       resolve()
     }
     process.on('SIGINT', onSignal)
@@ -35,7 +36,7 @@ export async function untilSignal(run: LongRun): Promise<void> {
   })
   try {
     const ready = await run.start()
-    if (!isStopping) process.stdout.write(`${ready}\n`)
+    if (!isStopping) print(...ready)
     await signalled
     await run.stop()
   } finally {

@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { type Duration, shownDuration } from '../job/duration.ts'
 import { readWatchdog, setWatchdog } from '../postgres/watchdog-settings.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { print, printJson } from './output.ts'
 
 type Options = DatabaseOptions & { after?: Duration; cancel?: boolean; json?: boolean }
 
@@ -25,10 +26,8 @@ export function addWatchdogCommand(program: Command): void {
           where,
         )
       : await readWatchdog(where)
-    process.stdout.write(
-      json
-        ? `${JSON.stringify({ schema: options.schema, ...settings })}\n`
-        : `a group that does not move for ${shownDuration(settings.afterMs)} although it could is ${settings.cancel ? 'reported and cancelled' : 'reported'}\n`,
-    )
+    if (json) return printJson({ schema: options.schema, ...settings })
+    const then = settings.cancel ? 'reported and cancelled' : 'reported'
+    print(`a group that does not move for ${shownDuration(settings.afterMs)} although it could is ${then}`)
   })
 }

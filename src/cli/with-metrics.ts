@@ -23,7 +23,8 @@ export function withMetrics(
         health: () => of.health(),
       })
       try {
-        return `${await run.start()}, metrics at ${server.url}`
+        const [first = '', ...others] = await run.start()
+        return [`${first}, metrics at ${server.url}`, ...others]
       } catch (error) {
         await server.close()
         throw error

@@ -1,6 +1,5 @@
 /** `longshore worker <module>`: run the handlers that a module exports. */
 import { resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
 import { shownDuration } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
@@ -8,6 +7,8 @@ import { messageOf } from '../job/stored-error.ts'
 import type { Handler } from '../job/task.ts'
 import { createLogger } from '../runtime/logger.ts'
 import { createWorker, type Worker } from '../worker/create-worker.ts'
+import { loadModule } from './load-module.ts'
+import { tell } from './output.ts'
 import { addSettings, withSettings } from './settings.ts'
 import { type LongRun, untilSignal } from './until-signal.ts'
 import { withMetrics } from './with-metrics.ts'
@@ -40,7 +41,7 @@ export function addWorkerCommand(program: Command): void {
       onToggle(worker)
       const run: LongRun = {
         name: 'longshore worker',
-        start: async () => `longshore worker ${(await worker.start()).id}: running`,
+        start: async () => [`longshore worker ${(await worker.start()).id}: running`],
         stop: () => worker.stop({ deadline: stopDeadline }),
         grace: `running jobs get ${shownDuration(stopDeadline)}`,
       }
@@ -56,11 +57,11 @@ function onToggle(worker: Worker): void {
     const isToDrain = !worker.isDrained
     await (isToDrain ? worker.drain() : worker.resume())
     const what = isToDrain ? 'drained, takes no more jobs (again to resume)' : 'resumed, takes jobs'
-    process.stderr.write(`longshore worker: SIGUSR2, ${what}\n`)
+    tell(`longshore worker: SIGUSR2, ${what}`)
   }
   process.on('SIGUSR2', () => {
     last = last.then(toggle).catch(error => {
-      process.stderr.write(`longshore worker: SIGUSR2, and it could not be done: ${messageOf(error)}\n`)
+      tell(`longshore worker: SIGUSR2, and it could not be done: ${messageOf(error)}`)
     })
   })
 }
@@ -72,17 +73,7 @@ const withoutUndefined = <T extends object>(settings: T): Defined<T> =>
 
 async function loadHandlers(module: string): Promise<Handler[]> {
   const path = resolve(module)
-  const loaded = (await import(pathToFileURL(path).href).catch(error => {
-    const isUnread = error?.code === 'ERR_UNKNOWN_FILE_EXTENSION'
-    const advice = isUnread
-      ? '. Compile it and name the JavaScript, or let a loader read it: NODE_OPTIONS="--import tsx" longshore worker …'
-      : ''
-    throw new LongshoreError(
-      'CONFIG_INVALID',
-      `cannot load ${path}: ${error instanceof Error ? error.message : error}${advice}`,
-      { cause: error },
-    )
-  })) as { default?: unknown; handlers?: unknown }
+  const loaded = (await loadModule(path, path)) as { default?: unknown; handlers?: unknown }
   const handlers = loaded.handlers ?? loaded.default
   const isHandler = (value: unknown): value is Handler =>
     typeof value === 'object' && value !== null && 'task' in value && ('run' in value || 'module' in value)

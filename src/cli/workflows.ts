@@ -5,6 +5,7 @@ import { resumeWorkflow } from '../postgres/groups.ts'
 import { listWorkflows, type WorkflowStatus } from '../postgres/list-workflows.ts'
 import { withPool } from '../postgres/once.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl, toLimit } from './options.ts'
+import { print, printJson } from './output.ts'
 
 type Options = DatabaseOptions & { resume?: boolean; json?: boolean; limit: number }
 
@@ -36,19 +37,17 @@ export function addWorkflowsCommand(program: Command): void {
       })
       if (options.json) {
         const resumed = wasHalted === undefined ? {} : { wasHalted }
-        print(JSON.stringify({ schema, ...resumed, workflows }))
+        printJson({ schema, ...resumed, workflows })
         return
       }
       if (wasHalted !== undefined)
         print(wasHalted ? `workflow ${key} goes on` : `workflow ${key} was not halted, nothing was changed`)
-      if (workflows.length > 0) print(workflows.map(describe).join('\n'))
+      if (workflows.length > 0) print(...workflows.map(describe))
       else if (key === undefined) print('no workflow has jobs or is halted')
       else if (!options.resume) print(`workflow ${key} has no jobs and is not halted`)
     })
   })
 }
-
-const print = (text: string) => process.stdout.write(`${text}\n`)
 
 function describe({ key, waiting, holder, haltedBy }: WorkflowStatus): string {
   const error = haltedBy?.error ? ` (${haltedBy.error})` : ''

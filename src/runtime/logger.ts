@@ -2,6 +2,7 @@
 import { type Logger, pino } from 'pino'
 import { LongshoreError } from '../job/errors.ts'
 import { describeThrown } from '../job/stored-error.ts'
+import { visibleJson } from './visible.ts'
 
 export type { Logger }
 
@@ -10,7 +11,11 @@ export function createLogger(
   name: string,
   level: string = process.env['LONGSHORE_LOG_LEVEL'] || 'warn',
 ): Logger {
-  return pino({ name, level, serializers: { err: describeError } }, pino.destination(2))
+  const stderr = pino.destination(2)
+  return pino(
+    { name, level, serializers: { err: describeError } },
+    { write: line => stderr.write(visibleJson(line)) },
+  )
 }
 
 /** A logger of the user's, made safe. */

@@ -75,7 +75,7 @@ describe('the config file', () => {
     [['--config', 'missing.json'], {}, 'flag --config: there is no config file'],
     [[], { LONGSHORE_CONFIG: 'missing.json' }, 'environment LONGSHORE_CONFIG: there is no config file'],
     [['--config', 'broken.json'], {}, 'is not valid JSON in line 2'],
-    [['--config', 'broken.mjs'], {}, 'broken.mjs cannot be loaded: '],
+    [['--config', 'broken.mjs'], {}, 'broken.mjs: SyntaxError'],
     [['--config', 'nothing.mjs'], {}, 'must export the settings: export default {'],
   ])('is refused if it cannot be read: %j %j', async (args, env, message) => {
     file('broken.json', '{ "databaseUrl": "postgres://ada:hush@h/d",\n hush }')

@@ -120,7 +120,7 @@ describe('longshore logs', () => {
       spawnCli(['explain', ref.id], { DATABASE_URL: database.url }).ended,
     ])
     const told =
-      /error of the last attempt that failed \(failed, 1 of 1 attempts\):\nError: it broke\n {4}at .*cli-logs[\s\S]*\nCaused by: Error: \\x1b\[2Jthe cause\n {4}at .*cli-logs/
+      /error of the last attempt that failed \(failed, 1 of 1 attempts\):\n {2}Error: it broke\n {6}at .*cli-logs[\s\S]*\n {2}Caused by: Error: \\x1b\[2Jthe cause\n {6}at .*cli-logs/
     expect(plain.stdout).toMatch(told)
     expect(followed.stdout).toMatch(told)
     expect(JSON.parse(json.stdout).error).toEqual(error)

@@ -87,8 +87,10 @@ describe('longshore', () => {
   it('migrate prints what it does; --dry-run prints SQL, --json one line; flags win over the environment', async () => {
     const dry = await run(['migrate', '--dry-run'])
     expect(dry.stdout).toContain('create table "longshore".jobs')
-    expect((await run(['migrate'])).stdout).toMatch(/^migration 0001_jobs\n.*done\n$/s)
-    expect((await run(['migrate'])).stdout).toBe('nothing to do: the schema is current\n')
+    expect((await run(['migrate'])).stdout).toMatch(
+      /^migration 0001_jobs\n(migration \S+\n)+schema longshore is installed: \d+ migrations, \d+ functions\. Next: .*`longshore worker <module>`.*\n$/,
+    )
+    expect((await run(['migrate'])).stdout).toBe('nothing to do: schema longshore is current\n')
     const other = await run(['migrate', '--json', '--schema', 'other', '--database-url', database.url], {
       DATABASE_URL: 'postgres://127.0.0.1:1/none',
     })
@@ -108,6 +110,17 @@ describe('longshore', () => {
     const { code, stderr } = await run(['worker', path])
     expect(code).toBe(2)
     expect(stderr).toContain(message)
+  })
+
+  it('worker shows the stack of a module that throws, without frames of Node and of its own', async () => {
+    module('license.mjs', `const key = undefined\nthrow new Error('no license key')`)
+    const { code, stderr } = await run(['worker', module('throws.mjs', `import './license.mjs'`)])
+    expect(code).toBe(2)
+    expect(stderr).toBe(
+      `longshore: cannot load ${join(folder, 'throws.mjs')}: Error: no license key\n    at file://${join(folder, 'license.mjs')}:2:7\n[CONFIG_INVALID]\n`,
+    )
+    const { stderr: other } = await run(['worker', module('throws-other.mjs', `throw 'nothing'`)])
+    expect(other).toContain('throws-other.mjs: nothing [CONFIG_INVALID]')
   })
 
   it('[W16] worker runs the handlers of a module, and SIGTERM ends it in order', async () => {
