@@ -4,7 +4,8 @@ import type { Queryable } from '../job/queryable.ts'
 import { denyFunction, explainDenied } from './denied.ts'
 import { stepsLeft } from './migrate.ts'
 import { DEFAULT_SCHEMA } from './schema-name.ts'
-import { checkServerVersion, explainUnreachable } from './server-version.ts'
+import { checkServerVersion } from './server-version.ts'
+import { explainUnavailable } from './unavailable.ts'
 
 /**
  * Refuses a server that is too old, transactions that are not READ COMMITTED unless they say so, and a schema that is missing, outdated
@@ -12,7 +13,7 @@ import { checkServerVersion, explainUnreachable } from './server-version.ts'
  * that whoever starts cannot do without; a user that may not call it is refused here, and not by each call later on.
  */
 export async function checkDatabase(client: Queryable, schema: string, verb?: string): Promise<void> {
-  await checkServerVersion(client).catch(explainUnreachable)
+  await checkServerVersion(client).catch(explainUnavailable)
   await checkIsolation(client)
   // Whoever may not even look has none of the roles.
   const left = await stepsLeft(client, schema).catch(error => explainDenied(error, `"${schema}".migrations`))

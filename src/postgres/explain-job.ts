@@ -172,7 +172,8 @@ function workerReasons(facts: NotStarted & { task: string }): Reason[] {
       workers.live === 0
         ? 'no worker is alive'
         : `no live worker serves task ${task} (${workers.live} ${workers.live === 1 ? 'is' : 'are'} alive)`
-    return [{ kind: 'no_worker', lacking: { task }, closest: null, sentence: who }]
+    const sentence = `${who}: start one with a handler for task ${task}, createWorker({ handlers }) or \`longshore worker <module>\``
+    return [{ kind: 'no_worker', lacking: { task }, closest: null, sentence }]
   }
   const asked = Object.entries(parseConstraintTag(facts.constraintTag))
   const lacks = asked.filter(([key, value]) => closest.properties[key] !== value)

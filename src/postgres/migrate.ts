@@ -29,7 +29,8 @@ import {
   roleSteps,
 } from './roles.ts'
 import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from './schema-name.ts'
-import { checkServerVersion, explainUnreachable } from './server-version.ts'
+import { checkServerVersion } from './server-version.ts'
+import { explainUnavailable, toUnavailable } from './unavailable.ts'
 
 /** How far ahead the daily partitions of the history are made. */
 export const HISTORY_DAYS_AHEAD = 14
@@ -121,14 +122,14 @@ export async function migrate(options: MigrateOptions): Promise<MigrationStep[]>
   client.on('notice', ({ code, message }) => {
     if (code === '00000' && message) options.onNotice?.(message)
   })
-  await client.connect().catch(explainUnreachable)
+  await client.connect().catch(explainUnavailable)
   try {
     await checkServerVersion(client)
     return options.dryRun
       ? await dryRun(client, schema, options)
       : await applyAll(client, schema, patienceMs, options)
   } catch (error) {
-    return await explainNotOwner(error, client, schema)
+    return await explainNotOwner(toUnavailable(error), client, schema)
   } finally {
     await client.end()
   }

@@ -4,6 +4,7 @@ import { checkDatabase } from './check-database.ts'
 import { openPool, type Pool } from './connect.ts'
 import type { PostgresConfig } from './postgres-config.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from './schema-name.ts'
+import { explainUnavailable } from './unavailable.ts'
 
 export interface DeploymentOptions {
   /** Where Postgres is: a connection string or `pg` settings. */
@@ -22,7 +23,7 @@ export async function withPool<T>(
   const pool = openPool(postgres, 1, () => undefined) // the statement under way is told
   try {
     await checkDatabase(pool, schema)
-    return await work(pool, schema)
+    return await work(pool, schema).catch(explainUnavailable)
   } finally {
     await pool.end()
   }

@@ -1,16 +1,13 @@
 /** Owns which failures of Postgres pass by themselves, so that trying again makes sense. */
 
-const CODES = new Set([
+/** Postgres is away, or will not do anything for now. */
+const AWAY = new Set([
   '25006', // read-only: a standby, until the failover is done
   '25P03', // ended: idle in a transaction for too long
   '25P04', // ended: a transaction took too long
-  '40001', // serialization failure
-  '40P01', // deadlock
   '53100', // disk full
   '53200', // out of memory
   '53300', // too many connections
-  '55P03', // lock not available in time
-  '57014', // cancelled, by a time limit of the server or a pooler
   '57P01', // shut down by an administrator
   '57P02', // crash shutdown
   '57P03', // starting up
@@ -23,6 +20,14 @@ const CODES = new Set([
   'ENETUNREACH',
   'EPIPE',
   'ETIMEDOUT',
+])
+
+/** Others are in the way, or it took too long. */
+const HELD_UP = new Set([
+  '40001', // serialization failure
+  '40P01', // deadlock
+  '55P03', // lock not available in time
+  '57014', // cancelled, by a time limit of the server or a pooler
 ])
 
 /** A migration has replaced a function between the parsing of a call and its run. */
@@ -42,8 +47,13 @@ export function isTransientError(error: unknown): boolean {
   // A partition was attached while this very row was on its way to the default one.
   if (code === '23514' && error.message.includes('partition constraint')) return true
   if (typeof code === 'string' && REPLACED[code]?.test(error.message)) return true
-  if (typeof code === 'string') return CODES.has(code) || code.startsWith('08')
-  return MESSAGES.test(error.message)
+  return (typeof code === 'string' && HELD_UP.has(code)) || isAway(error)
+}
+
+/** Whether Postgres cannot be reached, or does nothing for anyone: it restarts, is full, or is not the primary yet. */
+export function isAway(error: Error): boolean {
+  const { code } = error as { code?: unknown }
+  return typeof code === 'string' ? AWAY.has(code) || code.startsWith('08') : MESSAGES.test(error.message)
 }
 
 /** Whether it was broken off by a time limit: less at once may get through. */

@@ -3,6 +3,7 @@
  * at the same time outside a transaction share an insert and a commit.
  */
 import { checkOptions, checkWhole, readGiven } from '../job/check-options.ts'
+import { type Duration, toTimerMs } from '../job/duration.ts'
 import {
   type ChangeOptions,
   type JobOptions,
@@ -49,15 +50,14 @@ import { readProgress } from '../postgres/read-logs.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
 import { readDeployment } from '../postgres/relay-reads.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
-import { isTransientError } from '../postgres/transient-error.ts'
+import { patient } from '../postgres/unavailable.ts'
 import type { Hints } from '../redis/hints.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { createCallOrder } from '../runtime/call-order.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
-import { withRetry } from '../runtime/retry.ts'
 import { loadTracing, traceEnqueue } from '../runtime/tracing.ts'
 import { encodeAll, encodePayload } from './encode-payload.ts'
-import { createEnqueueBatch } from './enqueue-batch.ts'
+import { createEnqueueBatch, PAUSES } from './enqueue-batch.ts'
 import { createLogFollower, type FollowOptions, type LogPageOptions, readLogPage } from './follow-logs.ts'
 import { createGroupBatch, isSmall } from './group-batch.ts'
 import { createGroupBuilder, type DraftJob, type GroupBuilder, inChunks, toNewJob } from './group-builder.ts'
@@ -82,6 +82,11 @@ export interface ProducerOptions {
   connections?: number
   /** Largest payload in bytes of JSON, at most 4 MiB. Default 256 KiB. */
   maxPayloadBytes?: number
+  /**
+   * How long a call is tried again while Postgres is away, because it restarts or fails over; then the call rejects with
+   * `STORE_UNAVAILABLE`. 0: one try. Not inside a transaction of yours. Default `'10s'`.
+   */
+  patience?: Duration
   logger?: Logger
 }
 
@@ -168,6 +173,7 @@ const KNOWN = Object.keys({
   tasks: true,
   connections: true,
   maxPayloadBytes: true,
+  patience: true,
   logger: true,
 } satisfies Record<keyof ProducerOptions, true>)
 const NO_OPTIONS: EnqueueOptions = Object.freeze({})
@@ -180,7 +186,6 @@ const WORKFLOW_BATCHES = 4
 const MOST_KNOWN_LANES = 10_000
 const MOST_CONNECTIONS = 1000
 const MOST_PAYLOAD_BYTES = 4 * 1024 * 1024
-const PAUSES = { firstMs: 50, maxMs: 1000, maxTries: 8 }
 
 export function createProducer(options: ProducerOptions = {}): Producer {
   checkOptions('CONFIG_INVALID', 'createProducer', options, KNOWN)
@@ -191,6 +196,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   const { connections = 10, maxPayloadBytes = 256 * 1024 } = options
   checkWhole('CONFIG_INVALID', 'connections', connections, 1, MOST_CONNECTIONS)
   checkWhole('CONFIG_INVALID', 'maxPayloadBytes', maxPayloadBytes, 1, MOST_PAYLOAD_BYTES)
+  const patienceMs = toTimerMs(options.patience ?? '10s', 'patience')
+  const patiently = patient({ ...PAUSES, forMs: patienceMs })
   const postgres = options.postgres ?? process.env['DATABASE_URL'] ?? ''
   const pool = openPool(postgres, connections, error =>
     logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
@@ -211,21 +218,22 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       )
   }
   const hinting = { isPossible: (jobs: number) => hints?.isPossible(jobs) ?? false, give: hint }
-  const batch = createEnqueueBatch(pool, schema, { inFlight: BATCHES }, hinting)
+  const batch = createEnqueueBatch(pool, schema, { inFlight: BATCHES, patienceMs }, hinting)
   /** Jobs of workflows travel apart: they may have to wait for whoever holds theirs. */
   const workflowBatch = createEnqueueBatch(
     pool,
     schema,
-    { inFlight: WORKFLOW_BATCHES, isByWorkflow: true },
+    { inFlight: WORKFLOW_BATCHES, isByWorkflow: true, patienceMs },
     hinting,
   )
   const inCallOrder = createCallOrder()
   const listen = options.listen ?? (process.env['DATABASE_LISTEN_URL'] || postgres)
-  const waiter = createWaiter({ listen, pool, schema, logger })
-  const follower = createLogFollower({ listen, pool, schema, logger })
+  const waiter = createWaiter({ listen, pool, schema, patiently, logger })
+  const follower = createLogFollower({ listen, pool, schema, patiently, logger })
 
   // Checked once, at the first use; a failure is not remembered, so that a later migrate heals it.
   let ready: Promise<void> | undefined
+  let isReady = false
   let isClosed = false
   const start = async () => {
     await checkDatabase(pool, schema)
@@ -236,14 +244,19 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const { openHints } = await import('../redis/hints.ts')
       hints = openHints(options.redis, await readDeployment(pool, schema), logger)
     }
+    isReady = true
   }
   const whenReady = () => {
     if (isClosed) throw new LongshoreError('PRODUCER_CLOSED', 'this producer is closed: make a new one')
-    ready ??= withRetry(start, { ...PAUSES, isTransient: isTransientError }).catch(error => {
-      ready = undefined
-      throw error
+    if (isReady) return ready
+    // Calls share a try; how often it is made anew is for each to say.
+    return patiently(() => {
+      ready ??= start().catch(error => {
+        ready = undefined
+        throw error
+      })
+      return ready
     })
-    return ready
   }
 
   const plainShapes = new WeakMap<Task, { shape: Shape; text: string; usual: Shape | undefined }>()
@@ -269,12 +282,10 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     if (job && jobs.length === 1)
       return (job.workflow === undefined ? batch : workflowBatch).add(job, isChecked)
     const isOneChunk = inChunks(jobs).next().value?.length === jobs.length
-    return withRetry(
-      async tries =>
-        isOneChunk
-          ? (await enqueueJobs(pool, schema, jobs, isChecked || tries > 1)).made
-          : pool.transaction(own => insertChunks(own, jobs, isChecked || tries > 1)),
-      { ...PAUSES, isTransient: isTransientError },
+    return patiently(async tries =>
+      isOneChunk
+        ? (await enqueueJobs(pool, schema, jobs, isChecked || tries > 1)).made
+        : pool.transaction(own => insertChunks(own, jobs, isChecked || tries > 1)),
     )
   }
 
@@ -282,17 +293,25 @@ export function createProducer(options: ProducerOptions = {}): Producer {
    * Lanes are made before their first job, one at a time: enqueues that make one each would leave twins, which cost
    * every later claim, and inside two serializable transactions each would be a reason for the other to fail.
    */
-  const knownLanes = new Map<string, Promise<void>>()
+  const knownLanes = new Map<string, Promise<void> | 'made'>()
   const knowLane = async (shape: Shape) => {
     const { queue, task, tag, constraintTag, concurrencyKey = '' } = shape
     const lane = `${queue}\n${task}\n${tag}\n${constraintTag}\n${concurrencyKey}`
-    const known = knownLanes.get(lane)
-    if (known) return known
-    if (knownLanes.size >= MOST_KNOWN_LANES) knownLanes.clear()
-    const made = withRetry(() => makeLane(pool, schema, shape), { ...PAUSES, isTransient: isTransientError })
-    knownLanes.set(lane, made)
-    made.catch(() => knownLanes.delete(lane)) // whoever asked is told
-    return made
+    if (knownLanes.get(lane) === 'made') return
+    await patiently(() => {
+      const made = knownLanes.get(lane)
+      if (made) return Promise.resolve(made)
+      if (knownLanes.size >= MOST_KNOWN_LANES) knownLanes.clear()
+      const making = makeLane(pool, schema, shape).then(
+        () => void knownLanes.set(lane, 'made'),
+        error => {
+          knownLanes.delete(lane)
+          throw error
+        },
+      )
+      knownLanes.set(lane, making)
+      return making
+    })
   }
 
   /** Ids are unique over all tasks: nothing of the one that was asked for would ever run. */
@@ -360,23 +379,20 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       return true
     }
     if (tx) return insertAll(tx, false)
-    return withRetry(
-      tries => {
-        const isRetried = isTriedBefore || tries > 1
-        return chunks.length === 1
-          ? insertAll(pool, isRetried)
-          : pool.transaction(own => insertAll(own, isRetried))
-      },
-      { ...PAUSES, isTransient: isTransientError },
-    )
+    return patiently(tries => {
+      const isRetried = isTriedBefore || tries > 1
+      return chunks.length === 1
+        ? insertAll(pool, isRetried)
+        : pool.transaction(own => insertAll(own, isRetried))
+    })
   }
   const groupBatch = createGroupBatch(pool, schema, BATCHES, (group, jobs, isRetried) =>
     submitChunks(group, [jobs], undefined, isRetried),
   )
 
-  /** Both verbs change nothing when they are done again. Within a caller's transaction nothing is retried. */
+  /** For what changes nothing when it is done again. Within a caller's transaction nothing is retried. */
   const once = <T>(tx: Queryable | undefined, call: (db: Queryable) => Promise<T>): Promise<T> =>
-    tx ? call(tx) : withRetry(() => call(pool), { ...PAUSES, isTransient: isTransientError })
+    tx ? call(tx) : patiently(() => call(pool))
 
   return {
     async enqueue(task, payload, given = NO_OPTIONS) {
@@ -402,7 +418,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
         ? send(await encode())
         : inCallOrder(place.workflow, encode(), send))
       const isNew = made === undefined || made.has(id) || chosen === undefined
-      if (!isNew) await refuseOtherTask(tx ?? pool, id, task.name)
+      if (!isNew) await once(tx, db => refuseOtherTask(db, id, task.name))
       return { id, task: task.name, isNew }
     },
 
@@ -441,15 +457,16 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     },
 
     async get<Result>(job: JobRef<Result> | string) {
+      const id = jobIdOf(job)
       await whenReady()
-      const [found] = await readJobs(pool, schema, [jobIdOf(job)])
+      const [found] = await once(undefined, db => readJobs(db, schema, [id]))
       return found as Job<Result> | undefined
     },
 
     async explain(job) {
       const id = jobIdOf(job)
       await whenReady()
-      return explainJob(pool, schema, id)
+      return once(undefined, db => explainJob(db, schema, id))
     },
 
     async waitFor<Result>(job: JobRef<Result> | string, wait: WaitOptions = {}) {
@@ -461,7 +478,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     async getLogs(job, page = {}) {
       const id = jobIdOf(job)
       await whenReady()
-      return readLogPage(pool, schema, id, page)
+      return once(undefined, db => readLogPage(db, schema, id, page))
     },
 
     async *followLogs(job, follow = {}) {
@@ -473,7 +490,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     async getProgress(job) {
       const id = jobIdOf(job)
       await whenReady()
-      return readProgress(pool, schema, id)
+      return once(undefined, db => readProgress(db, schema, id))
     },
 
     async cancel(job, given = {}) {
@@ -519,7 +536,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     async getGroup(group) {
       const id = groupIdOf(group)
       await whenReady()
-      return (await readGroups(pool, schema, [id]))[0]
+      return (await once(undefined, db => readGroups(db, schema, [id])))[0]
     },
 
     async waitForGroup(group, wait = {}) {

@@ -3,11 +3,13 @@
  * that may have committed is tried again as a checked insert, which leaves known jobs alone; a batch that Postgres
  * refuses is taken apart, so that one bad job does not fail its neighbours.
  */
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Pool } from '../postgres/connect.ts'
 import { enqueueJobs, type MadeReady, type NewJob } from '../postgres/enqueue-jobs.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
+import { toUnavailable } from '../postgres/unavailable.ts'
 import { naturalBatch } from '../runtime/natural-batch.ts'
-import { withRetry } from '../runtime/retry.ts'
+import { pauseMs } from '../runtime/retry.ts'
 
 export interface EnqueueBatch {
   /** Resolves when the job is committed: to the ids made, or undefined where it is new by construction. */
@@ -18,16 +20,20 @@ export interface EnqueueBatch {
 interface Entry {
   job: NewJob
   isChecked: boolean
+  /** By `performance.now()`: from then on it is not tried again. */
+  until: number
   resolve: (made: Set<string> | undefined) => void
   reject: (error: unknown) => void
 }
 
 const MAX_ITEMS = 500
-const RETRY = { firstMs: 50, maxMs: 1000, maxTries: 8, isTransient: isTransientError }
+export const PAUSES = { firstMs: 50, maxMs: 1000 }
 
 export interface BatchOptions {
   /** How many batches are under way at once. */
   inFlight: number
+  /** How long each is tried again while Postgres is away. */
+  patienceMs: number
   /**
    * Jobs of one workflow are in one batch at a time, so they are numbered in the order in which they were added. Whoever holds
    * a workflow holds up the jobs that were sent along with its, and no others.
@@ -38,38 +44,41 @@ export interface BatchOptions {
 export function createEnqueueBatch(
   pool: Pool,
   schema: string,
-  { inFlight, isByWorkflow = false }: BatchOptions,
+  { inFlight, patienceMs, isByWorkflow = false }: BatchOptions,
   hint: { isPossible(jobs: number): boolean; give(jobs: MadeReady[]): void },
 ): EnqueueBatch {
-  const insert = (entries: Entry[], isChecked: boolean) => {
-    const isHinted = hint.isPossible(entries.length)
-    return withRetry(
-      tries =>
-        enqueueJobs(
-          pool,
-          schema,
-          entries.map(entry => entry.job),
-          isChecked || tries > 1,
-          isHinted,
-        ),
-      RETRY,
+  const insert = (entries: Entry[], isChecked: boolean) =>
+    enqueueJobs(
+      pool,
+      schema,
+      entries.map(entry => entry.job),
+      isChecked,
+      hint.isPossible(entries.length),
     )
+
+  const sendAlike = async (given: Entry[], isChecked: boolean): Promise<void> => {
+    let entries = given
+    for (let tries = 1; entries.length > 0; tries++) {
+      try {
+        const { made, ready } = await insert(entries, isChecked || tries > 1)
+        hint.give(ready)
+        for (const entry of entries) entry.resolve(made)
+        return
+      } catch (error) {
+        if (!isTransientError(error)) return refuse(entries, error)
+        const now = performance.now()
+        for (const entry of entries) if (entry.until <= now) entry.reject(toUnavailable(error))
+        entries = entries.filter(entry => entry.until > now)
+        const leftMs = Math.min(...entries.map(entry => entry.until)) - now
+        if (entries.length > 0) await pause(Math.min(leftMs, pauseMs(tries, PAUSES)))
+      }
+    }
   }
 
-  const sendAlike = async (entries: Entry[], isChecked: boolean): Promise<void> => {
-    if (entries.length === 0) return
-    try {
-      const { made, ready } = await insert(entries, isChecked)
-      hint.give(ready)
-      for (const entry of entries) entry.resolve(made)
-    } catch (error) {
-      if (entries.length === 1 || isTransientError(error)) {
-        for (const entry of entries) entry.reject(error)
-        return
-      }
-      // Checked: an earlier try of the whole batch may have been committed after all.
-      for (const entry of entries) await sendAlike([entry], true)
-    }
+  const refuse = async (entries: Entry[], error: unknown): Promise<void> => {
+    if (entries.length === 1) return entries[0]?.reject(toUnavailable(error))
+    // Checked: an earlier try of the whole batch may have been committed after all.
+    for (const entry of entries) await sendAlike([entry], true)
   }
 
   // The checked insert costs more, so the few that need it travel apart; but jobs of workflows keep their order.
@@ -87,7 +96,10 @@ export function createEnqueueBatch(
   })
 
   return {
-    add: (job, isChecked) => new Promise((resolve, reject) => batch.add({ job, isChecked, resolve, reject })),
+    add: (job, isChecked) =>
+      new Promise((resolve, reject) =>
+        batch.add({ job, isChecked, until: performance.now() + patienceMs, resolve, reject }),
+      ),
     idle: () => batch.idle(),
   }
 }

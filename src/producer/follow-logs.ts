@@ -7,6 +7,7 @@ import { checkOptions, checkSignal, checkWhole } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { LogLine } from '../job/job-log.ts'
+import type { Queryable } from '../job/queryable.ts'
 import { quoted } from '../job/shown.ts'
 import { awaitJobs, forgetAwaited } from '../postgres/await-jobs.ts'
 import type { Pool } from '../postgres/connect.ts'
@@ -15,6 +16,7 @@ import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { hasEnded, type LinePlace, readLogs, readUnseenLogs } from '../postgres/read-logs.ts'
 import { channelName } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
+import { type patient, toUnavailable } from '../postgres/unavailable.ts'
 import type { Logger } from '../runtime/logger.ts'
 
 export interface LogPageOptions {
@@ -45,7 +47,7 @@ const ROW_MS = 10 * 60_000
 const RUNS = 8
 
 export async function readLogPage(
-  pool: Pool,
+  pool: Queryable,
   schema: string,
   id: JobId,
   options: LogPageOptions,
@@ -71,6 +73,7 @@ export function createLogFollower(options: {
   listen: PostgresConfig
   pool: Pool
   schema: string
+  patiently: ReturnType<typeof patient>
   logger: Logger
 }): LogFollower {
   const { pool, schema, logger } = options
@@ -125,7 +128,7 @@ export function createLogFollower(options: {
     const { signal } = given
     checkSignal(signal)
     signal?.throwIfAborted()
-    await open()
+    await options.patiently(open)
     const bell = createBell()
     const followers = bells.get(id) ?? new Set()
     bells.set(id, followers.add(bell.ring))
@@ -149,7 +152,7 @@ export function createLogFollower(options: {
       while (endsAt === undefined || performance.now() < endsAt) {
         bell.reset()
         const looked = await look().catch(error => {
-          if (!isTransientError(error)) throw error
+          if (!isTransientError(error)) throw toUnavailable(error)
           logger.warn({ err: error }, 'could not look for log lines; trying again')
         })
         if (looked) {

@@ -10,14 +10,17 @@ import { LongshoreError } from '../job/errors.ts'
 import type { FinishedGroup, GroupEvent } from '../job/group.ts'
 import type { FinishedJob } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
+import { messageOf } from '../job/stored-error.ts'
 import { awaitJobs, forgetAwaited } from '../postgres/await-jobs.ts'
 import type { Pool } from '../postgres/connect.ts'
+import { explainJob } from '../postgres/explain-job.ts'
 import { readFinishedGroups, readGroups } from '../postgres/groups.ts'
 import { type Listener, openListener, POOLED } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
-import { readFinishedJobs, readJobs } from '../postgres/read-jobs.ts'
+import { readFinishedJobs } from '../postgres/read-jobs.ts'
 import { channelName } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
+import { type patient, toUnavailable } from '../postgres/unavailable.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { naturalBatch } from '../runtime/natural-batch.ts'
 
@@ -59,6 +62,7 @@ export function createWaiter(options: {
   listen: PostgresConfig
   pool: Pool
   schema: string
+  patiently: ReturnType<typeof patient>
   logger: Logger
 }): Waiter {
   const { pool, schema, logger } = options
@@ -95,7 +99,7 @@ export function createWaiter(options: {
         // The next poll looks again.
         if (isTransientError(error))
           logger.warn({ err: error }, 'could not look for what has ended; trying again')
-        else fail(ids, error)
+        else fail(ids, toUnavailable(error))
       }
     },
   })
@@ -124,7 +128,7 @@ export function createWaiter(options: {
           ids.filter(id => !waits.has(id)),
         )
       } catch (error) {
-        if (!isTransientError(error)) return fail(awaited, error)
+        if (!isTransientError(error)) return fail(awaited, toUnavailable(error))
         logger.warn({ err: error }, 'could not ask to be told of what ends; polling for it')
       }
       for (const id of awaited) looks.add(id)
@@ -170,12 +174,33 @@ export function createWaiter(options: {
   }
 
   const timedOut = async (kind: Kind, id: string, timeoutMs: number) => {
-    const [one] =
-      kind === 'job' ? await readJobs(pool, schema, [id as JobId]) : await readGroups(pool, schema, [id])
-    const found = one
-      ? `it is ${one.state}`
-      : `no ${kind} with this id is known (or its history has been dropped)`
-    return new LongshoreError('WAIT_TIMEOUT', `${kind} ${id} has not ended after ${timeoutMs} ms: ${found}`)
+    const late = (found: string, options?: { cause: unknown }) =>
+      new LongshoreError(
+        'WAIT_TIMEOUT',
+        `${kind} ${id} has not ended after ${timeoutMs} ms: ${found}`,
+        options,
+      )
+    try {
+      const known = kind === 'job' ? await whereJobIs(id as JobId) : await whereGroupIs(id)
+      return late(
+        known ??
+          `no ${kind} with this id is known: its transaction may not have been committed, or its history has been dropped`,
+      )
+    } catch (cause) {
+      return late(`and Postgres cannot be asked about it: ${messageOf(cause)}`, { cause })
+    }
+  }
+
+  const whereJobIs = async (id: JobId) => {
+    const found = await explainJob(pool, schema, id)
+    return found && `it is ${found.state}: ${found.reasons.map(({ sentence }) => sentence).join('; ')}`
+  }
+
+  const whereGroupIs = async (id: string) => {
+    const [found] = await readGroups(pool, schema, [id])
+    const stuck = found?.stuck?.jobs[0]
+    const why = stuck ? `job ${stuck.id} ${stuck.reason}; ` : ''
+    return found && `it is ${found.state}: ${why}\`longshore groups ${id}\` tells what its jobs wait for`
   }
 
   const watch = async () => {
@@ -188,7 +213,7 @@ export function createWaiter(options: {
     const timeoutMs = toTimerMs(timeout, 'timeout')
     checkSignal(signal)
     signal?.throwIfAborted()
-    await open()
+    await options.patiently(open)
 
     const together = waits.get(id) ?? new Set<Wait>()
     waits.set(id, together)
@@ -225,8 +250,8 @@ export function createWaiter(options: {
     waitForGroup: (id, wanted) => wait('group', id, wanted) as Promise<FinishedGroup>,
 
     async watchGroups(onEvent) {
-      await open()
-      await watch()
+      await options.patiently(open)
+      await options.patiently(watch)
       watchers.add(onEvent)
       watching ??= setInterval(
         () =>

@@ -13,7 +13,7 @@ import { probePostgres } from '../postgres/probe.ts'
 import { type Overview, readOverview } from '../postgres/read-overview.ts'
 import { readDeployment, setDispatch } from '../postgres/relay-reads.ts'
 import { channelName } from '../postgres/schema-name.ts'
-import { isTransientError } from '../postgres/transient-error.ts'
+import { patient } from '../postgres/unavailable.ts'
 import { checkRedis, openRedis, type RedisStore } from '../redis/open-redis.ts'
 import { queueIndex } from '../redis/queue-index.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
@@ -22,7 +22,6 @@ import { createProbe, type Probe } from '../runtime/health.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { checkAll } from '../runtime/problems.ts'
 import type { Exposition, Metrics } from '../runtime/prometheus.ts'
-import { withRetry } from '../runtime/retry.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { notReady, type RelayHealth, readHealth } from './relay-health.ts'
 import { type RelayLoop, type RelayMetrics, startRelayLoop } from './relay-loop.ts'
@@ -68,9 +67,7 @@ const STANDING_BY: Omit<RelayMetrics, 'stuckGroups'> = {
 }
 
 /** At the start: a Postgres that restarts, or a connection that breaks, is no reason to give up at once. */
-const PAUSES = { firstMs: 100, maxMs: 1000, maxTries: 5 }
-const patiently = <T>(attempt: () => Promise<T>): Promise<T> =>
-  withRetry(attempt, { ...PAUSES, isTransient: isTransientError })
+const patiently = patient({ firstMs: 100, maxMs: 1000, maxTries: 5 })
 
 /** Those of tasks among them are told to Prometheus. */
 const MOST_LIMITS = 200

@@ -13,17 +13,23 @@ export function pauseMs(failures: number, pauses: RetryPauses): number {
   return Math.ceil(whole * (0.5 + Math.random() / 2))
 }
 
-/** Run `attempt` until it succeeds, fails for good, or has failed `maxTries` times. */
+/** How long it is tried: so many times, or until so much time has passed. */
+export type RetryBounds = { maxTries: number } | { forMs: number }
+
+/** Run `attempt` until it succeeds, fails for good, or has been tried for long enough. */
 export async function withRetry<T>(
   attempt: (tries: number) => Promise<T>,
-  options: RetryPauses & { maxTries: number; isTransient: (error: unknown) => boolean },
+  options: RetryPauses & RetryBounds & { isTransient: (error: unknown) => boolean },
 ): Promise<T> {
+  const { maxTries, forMs } = { maxTries: Infinity, forMs: Infinity, ...options }
+  const until = performance.now() + forMs
   for (let tries = 1; ; tries++) {
     try {
       return await attempt(tries)
     } catch (error) {
-      if (tries >= options.maxTries || !options.isTransient(error)) throw error
-      await pause(pauseMs(tries, options))
+      const leftMs = until - performance.now()
+      if (tries >= maxTries || leftMs <= 0 || !options.isTransient(error)) throw error
+      await pause(Math.min(leftMs, pauseMs(tries, options)))
     }
   }
 }

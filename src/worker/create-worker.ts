@@ -17,7 +17,7 @@ import { probePostgres } from '../postgres/probe.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
 import type { WorkerFacts } from '../postgres/register-worker.ts'
 import { readDeployment } from '../postgres/relay-reads.ts'
-import { isTransientError } from '../postgres/transient-error.ts'
+import { patient } from '../postgres/unavailable.ts'
 import { writeLogs } from '../postgres/write-logs.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readOptions, type WorkerSettings } from '../runtime/config.ts'
@@ -26,7 +26,6 @@ import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { createMemoryGauge } from '../runtime/memory.ts'
 import { checkAll } from '../runtime/problems.ts'
 import type { Exposition, Metrics } from '../runtime/prometheus.ts'
-import { withRetry } from '../runtime/retry.ts'
 import { loadTracing } from '../runtime/tracing.ts'
 import { createJobLogs, noLogCounts } from './job-logs.ts'
 import { Meter } from './meter.ts'
@@ -113,9 +112,10 @@ export interface Worker {
 
 /** Two exchanges under way, and one for what comes between. */
 const CONNECTIONS = 3
-const PAUSES = { firstMs: 100, maxMs: 1000, maxTries: 5 }
+const PAUSES = { firstMs: 100, maxMs: 1000 }
+const patiently = patient({ ...PAUSES, maxTries: 5 })
 /** A changed limit waits for whoever holds its slots: a process that is paused in the middle of a completion does for ten seconds. */
-const REGISTER_TRIES = 20
+const registerPatiently = patient({ ...PAUSES, maxTries: 20 })
 /** Making a thread costs 40 ms, keeping one 9 MB. */
 const THREAD_IDLE_MS = 30_000
 const MOST_HANDLERS = 10_000
@@ -211,19 +211,9 @@ export function createWorker(options: WorkerOptions): Worker {
     try {
       await loadTracing()
       await pooled.check(isolated(options.handlers))
-      await withRetry(() => checkDatabase(pool, schema, 'settle_and_claim'), {
-        ...PAUSES,
-        isTransient: isTransientError,
-      })
-      const deployment = await withRetry(() => readDeployment(pool, schema), {
-        ...PAUSES,
-        isTransient: isTransientError,
-      })
-      await withRetry(() => registerTasks(pool, schema, tasks), {
-        ...PAUSES,
-        maxTries: REGISTER_TRIES,
-        isTransient: isTransientError,
-      })
+      await patiently(() => checkDatabase(pool, schema, 'settle_and_claim'))
+      const deployment = await patiently(() => readDeployment(pool, schema))
+      await registerPatiently(() => registerTasks(pool, schema, tasks))
       return await beginLives({
         // Later lives are tried again for as long as it takes.
         begin: earlier => {
@@ -249,7 +239,7 @@ export function createWorker(options: WorkerOptions): Worker {
               },
               earlier,
             )
-          return earlier ? begin() : withRetry(begin, { ...PAUSES, isTransient: isTransientError })
+          return earlier ? begin() : patiently(begin)
         },
         onEnd: close,
         logger,
@@ -270,7 +260,7 @@ export function createWorker(options: WorkerOptions): Worker {
   const change = (make: (running: Lives | undefined) => Promise<void>): Promise<void> => {
     const changed = lastChange.then(async () => {
       const running = await life?.catch(() => undefined)
-      await withRetry(() => make(running), { ...PAUSES, isTransient: isTransientError })
+      await patiently(() => make(running))
     })
     lastChange = changed.catch(() => undefined) // whoever asked is told
     return changed

@@ -1,6 +1,19 @@
+import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Store, startPostgres } from '../../src/dev/index.ts'
-import { createProducer, createWorker, defineTask, type JobRef, migrate } from '../../src/index.ts'
+import {
+  createProducer,
+  createRelay,
+  createWorker,
+  defineTask,
+  doctor,
+  type GroupBuilder,
+  type JobRef,
+  LongshoreError,
+  migrate,
+  newJobId,
+  setQueue,
+} from '../../src/index.ts'
 import { auditAtRest } from '../support/at-rest.ts'
 import { rowsAt, type TestDatabase } from '../support/database.ts'
 import { createJournal, type Journal } from '../support/journal.ts'
@@ -80,5 +93,93 @@ describe('Postgres shut down at once, and started again', () => {
     await auditAtRest(database, journal, undefined)
     await worker.stop()
     await producer.close()
+  }, 60_000)
+
+  it('[X29] is STORE_UNAVAILABLE to every call, with the cause; inside your own transaction your own error', async () => {
+    const task = defineTask<number>({ name: 'away' })
+    const handlers = [task.handle(() => 1)]
+    const at = { postgres: postgres.url }
+    const producer = createProducer({ ...at, patience: 200 })
+    const fresh = createProducer({ ...at, patience: 0 })
+    const patient = createProducer({ ...at, patience: '1m' })
+    const worker = createWorker({ ...at, redis: '', handlers })
+    await worker.start()
+    const ref = await producer.enqueue(task, 1, { delay: '1h' })
+    await producer.enqueue(task, 1, { delay: '1h', workflow: 'w' })
+    await patient.enqueue(task, 1, { delay: '1h' })
+    const group = producer.group()
+    group.add(task, 1, { delay: '1h' })
+    await group.submit()
+    const tx = new pg.Client(postgres.url)
+    tx.on('error', () => undefined)
+    await tx.connect()
+    await tx.query('begin')
+    await expect(producer.waitFor(ref, { timeout: 1 })).rejects.toMatchObject({ code: 'WAIT_TIMEOUT' })
+    const waits = producer.waitFor(ref, { timeout: 1000 }) // it listens by now
+    const late = expect(waits).rejects.toMatchObject({ code: 'WAIT_TIMEOUT', cause: expect.any(Error) })
+    await postgres.kill()
+
+    const submitted = (builder: GroupBuilder) => {
+      builder.add(task, 1)
+      return builder.submit()
+    }
+    const calls: Record<string, () => Promise<unknown>> = {
+      'enqueue, the first of its producer': () => fresh.enqueue(task, 1),
+      enqueue: () => producer.enqueue(task, 1),
+      'enqueue with an id': () => producer.enqueue(task, 1, { id: newJobId() }),
+      'enqueue into a workflow': () => producer.enqueue(task, 1, { workflow: 'w' }),
+      'enqueue into a new queue': () => producer.enqueue(task, 1, { queue: 'new' }),
+      enqueueMany: () => producer.enqueueMany(task, [1, 2]),
+      'a group': () => submitted(producer.group()),
+      'groups together': () => Promise.all([1, 2, 3].map(() => submitted(producer.group()))),
+      addToGroup: () => submitted(producer.addToGroup(group)),
+      get: () => producer.get(ref),
+      explain: () => producer.explain(ref),
+      waitFor: () => fresh.waitFor(ref),
+      waitForGroup: () => fresh.waitForGroup(group),
+      watchGroups: () => fresh.watchGroups(() => undefined),
+      followLogs: () => fresh.followLogs(ref)[Symbol.asyncIterator]().next(),
+      getLogs: () => producer.getLogs(ref),
+      getProgress: () => producer.getProgress(ref),
+      getGroup: () => producer.getGroup(group),
+      cancel: () => producer.cancel(ref),
+      cancelGroup: () => producer.cancelGroup(group),
+      change: () => producer.change(ref, { priority: 1 }),
+      resumeWorkflow: () => producer.resumeWorkflow('w'),
+      'worker.start': () => createWorker({ ...at, redis: '', handlers }).start(),
+      'worker.drain': () => worker.drain(),
+      'relay.start': () => createRelay({ ...at, redis: '' }).start(),
+      migrate: () => migrate(at),
+      doctor: () => doctor(at),
+      setQueue: () => setQueue('default', { mode: 'balanced' }, at),
+    }
+    await Promise.all(
+      Object.entries(calls).map(async ([name, call]) => {
+        const error = await call().then(
+          () => undefined,
+          thrown => thrown,
+        )
+        expect(error, name).toBeInstanceOf(LongshoreError)
+        expect(error, name).toMatchObject({
+          code: 'STORE_UNAVAILABLE',
+          message: expect.stringMatching(
+            /^Postgres cannot be used: .+\. Start it, wait until it is back, or/,
+          ),
+          cause: expect.any(Error),
+        })
+        expect(error.cause, name).not.toBeInstanceOf(LongshoreError)
+      }),
+    )
+    await late
+    const own = await producer.enqueue(task, 1, { tx }).catch(error => error)
+    expect(own).toBeInstanceOf(Error)
+    expect(own).not.toBeInstanceOf(LongshoreError)
+
+    const [first, ...others] = [patient.enqueue(task, 2), patient.enqueueMany(task, [3, 4]), patient.get(ref)]
+    await postgres.restart()
+    expect(await first).toMatchObject({ isNew: true })
+    expect(await Promise.all(others)).toMatchObject([[{}, {}], { id: ref.id }])
+    await Promise.all([producer, fresh, patient].map(each => each.close()))
+    await worker.stop()
   }, 60_000)
 })

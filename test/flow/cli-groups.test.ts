@@ -31,7 +31,7 @@ describe('longshore explain and cancel', () => {
       longshore('explain', job.id, '--json'),
     ])
     expect(lines.stdout).toBe(
-      `job ${job.id} of task step is scheduled\n- it is due at 2100-01-01T00:00:00.000Z\n- no worker is alive\n`,
+      `job ${job.id} of task step is scheduled\n- it is due at 2100-01-01T00:00:00.000Z\n- no worker is alive: start one with a handler for task step, createWorker({ handlers }) or \`longshore worker <module>\`\n`,
     )
     expect(lines.code).toBe(0)
     expect(JSON.parse(json.stdout)).toEqual(JSON.parse(JSON.stringify(await producer.explain(job))))

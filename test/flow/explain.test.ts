@@ -46,6 +46,9 @@ const untilRunning = (producer: Producer, ...jobs: { id: string }[]) =>
     return found.every(job => job?.state === 'running')
   })
 
+const START_ONE =
+  'start one with a handler for task step, createWorker({ handlers }) or `longshore worker <module>`'
+
 describe('explain', () => {
   it('[S16] knows nothing of a job that is not there, and refuses what is no id', async () => {
     const producer = deployment.producer()
@@ -202,7 +205,12 @@ describe('explain', () => {
     const producer = deployment.producer({ tasks: [step] })
     const job = await producer.enqueue(step, 'a')
     expect((await explained(producer, job)).reasons).toMatchObject([
-      { kind: 'no_worker', lacking: { task: 'step' }, closest: null, sentence: 'no worker is alive' },
+      {
+        kind: 'no_worker',
+        lacking: { task: 'step' },
+        closest: null,
+        sentence: `no worker is alive: ${START_ONE}`,
+      },
     ])
     const other = defineTask({ name: 'other' })
     await deployment.worker({ handlers: [other.handle(() => undefined)] })
@@ -211,7 +219,7 @@ describe('explain', () => {
         kind: 'no_worker',
         lacking: { task: 'step' },
         closest: null,
-        sentence: 'no live worker serves task step (1 is alive)',
+        sentence: `no live worker serves task step (1 is alive): ${START_ONE}`,
       },
     ])
   })

@@ -561,7 +561,7 @@ describe('the end of a group', () => {
     const { group } = await submitGraph(producer, step, { a: [] })
     await expect(producer.waitForGroup(group, { timeout: 10 })).rejects.toMatchObject({
       code: 'WAIT_TIMEOUT',
-      message: `group ${group.id} has not ended after 10 ms: it is queued`,
+      message: `group ${group.id} has not ended after 10 ms: it is queued: \`longshore groups ${group.id}\` tells what its jobs wait for`,
     })
     const nobody = newJobId()
     await expect(producer.waitForGroup(nobody, { timeout: 10 })).rejects.toMatchObject({

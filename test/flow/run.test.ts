@@ -457,13 +457,15 @@ describe('waitFor', () => {
     )
   })
 
-  it('[X5] rejects with WAIT_TIMEOUT that says where the job is, and stops when its signal fires', async () => {
+  it('[X5] [S16] rejects with WAIT_TIMEOUT that says what keeps the job, and stops when its signal fires', async () => {
     const task = defineTask({ name: newName() })
     const producer = deployment.producer()
     const ref = await producer.enqueue(task, 1)
     await expect(producer.waitFor(ref, { timeout: 20 })).rejects.toMatchObject({
       code: 'WAIT_TIMEOUT',
-      message: expect.stringContaining('it is ready'),
+      message: expect.stringMatching(
+        `^job ${ref.id} has not ended after 20 ms: it is ready: no .*: start one with a handler for task ${task.name},`,
+      ),
     })
     await expect(producer.waitFor('01900000-0000-7000-8000-000000000002', { timeout: 1 })).rejects.toThrow(
       'no job with this id is known',

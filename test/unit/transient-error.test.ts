@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { LongshoreError } from '../../src/index.ts'
 import { isTransientError } from '../../src/postgres/transient-error.ts'
+import { toUnavailable } from '../../src/postgres/unavailable.ts'
 
 describe('a failure that passes by itself', () => {
   it.each(['40001', '40P01', '57P01', '57P05', '25P04', '08006', 'ECONNRESET', 'ECONNREFUSED', '25006'])(
@@ -29,5 +31,35 @@ describe('a failure that passes by itself', () => {
 
   it('is nothing that is not an Error', () => {
     expect(isTransientError('connection terminated')).toBe(false)
+  })
+})
+
+describe('Postgres that is away', () => {
+  const driverError = (message: string, code?: string) =>
+    Object.assign(new Error(message), code === undefined ? {} : { code })
+
+  it.each([
+    ['terminating connection due to administrator command', '57P01'],
+    ['the database system is starting up', '57P03'],
+    ['connect ECONNREFUSED 127.0.0.1:5432', 'ECONNREFUSED'],
+    ['read ECONNRESET', 'ECONNRESET'],
+    ['sorry, too many clients already', '53300'],
+    ['getaddrinfo ENOTFOUND db', 'ENOTFOUND'],
+    ['password authentication failed for user "ada"', '28P01'],
+    ['Connection terminated unexpectedly', undefined],
+  ])('[X29] is told as STORE_UNAVAILABLE: %s', (message, code) => {
+    const cause = driverError(message, code)
+    const error = toUnavailable(cause)
+    expect(error).toBeInstanceOf(LongshoreError)
+    expect(error).toMatchObject({ code: 'STORE_UNAVAILABLE', cause })
+    expect((error as Error).message).toContain(
+      `${message}${code === undefined || message.includes(code) ? '' : ` (${code})`}. Start it`,
+    )
+    expect(isTransientError(error)).toBe(isTransientError(cause))
+  })
+
+  it.each(['40001', '40P01', '55P03', '57014', '23505', '42501', undefined])('is not told by %s', code => {
+    const error = driverError('x', code)
+    expect(toUnavailable(error)).toBe(error)
   })
 })
