@@ -3,7 +3,16 @@
  * runs only those. A check answers `{ ok, output }`, or `{ skipped: reason }`; output is shown of those that failed.
  */
 import { spawn } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -163,7 +172,35 @@ async function checkPublishedTypes({ folder }) {
         problems.add(`${file} needs the types of ${name}: make ${types} a dependency`)
     }
   }
-  return { ok: problems.size === 0, output: [...problems].join('\n') }
+  if (problems.size > 0) return { ok: false, output: [...problems].join('\n') }
+  return compileUser(folder)
+}
+
+/** A user's compiler finds the types however it looks for modules: as it did before `exports`, and as it does since. */
+async function compileUser(folder) {
+  const user = join(scratch, 'user')
+  mkdirSync(join(user, 'node_modules'), { recursive: true })
+  symlinkSync(folder, join(user, 'node_modules', 'longshore'))
+  writeFileSync(
+    join(user, 'user.ts'),
+    `import { defineTask, type Producer } from 'longshore'
+import { startPostgres } from 'longshore/dev'
+export const name: string = defineTask<{ to: string }>({ name: 'a' }).name
+export const all: [Producer | undefined, typeof startPostgres] = [undefined, startPostgres]
+`,
+  )
+  writeFileSync(join(user, 'package.json'), '{ "type": "module" }')
+  for (const resolution of ['node10', 'node16', 'bundler']) {
+    const module = resolution === 'node16' ? 'node16' : 'esnext'
+    const compilerOptions = {
+      ...{ noEmit: true, strict: true, skipLibCheck: true, target: 'es2022', types: [] },
+      ...{ ignoreDeprecations: '6.0', module, moduleResolution: resolution },
+    }
+    writeFileSync(join(user, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['user.ts'] }))
+    const done = await run('tsc', [], user)
+    if (!done.ok) return { ok: false, output: `moduleResolution ${resolution}:\n${done.output}` }
+  }
+  return { ok: true, output: '' }
 }
 
 function hasTypes(name) {

@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
+import { ownFile } from '../runtime/own-files.ts'
 import { addCancelCommand } from './cancel.ts'
 import { addDevCommand } from './dev.ts'
 import { addDoctorCommand } from './doctor.ts'
@@ -23,7 +24,7 @@ import { addWorkflowsCommand } from './workflows.ts'
 /** For output that is still being written. */
 const LINGER_MS = 500
 
-const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+const { version } = JSON.parse(readFileSync(ownFile('package.json'), 'utf8')) as {
   version: string
 }
 

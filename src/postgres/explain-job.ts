@@ -189,9 +189,6 @@ function workerReasons(facts: NotStarted & { task: string }): Reason[] {
     ...asked.map(([key, value]) => ({ what: `has ${key}=${value}`, count: having.keys[key] ?? 0 })),
   ].filter(({ count }) => count < serving)
   const unmet = wanted.filter(({ count }) => count === 0)
-  /** A job that this user may not see. */
-  const OTHERS_JOB = 'a job of another user'
-
   const named = (some: typeof wanted) => some.map(({ what }) => what).join(' and ')
   // Where each thing is to be had of some worker, it is having them together that nobody does.
   const missing = unmet.length > 0 ? named(unmet) : `${named(wanted)} at once`

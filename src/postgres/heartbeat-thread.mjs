@@ -12,7 +12,8 @@ import { fileURLToPath } from 'node:url'
 import { isMainThread, parentPort, workerData } from 'node:worker_threads'
 import pg from 'pg'
 
-export const heartbeatFile = fileURLToPath(import.meta.url)
+/** Empty in a bundle of CommonJS, which own-files.ts refuses. */
+export const heartbeatFile = import.meta.url ? fileURLToPath(import.meta.url) : ''
 
 /** How soon a main thread that runs again is noticed. */
 const STALL_LOOK_MS = 250

@@ -2,10 +2,10 @@
  * Owns the parent's side of the heartbeat: a thread that tells Postgres that one life of a worker goes on, and tells
  * the worker what Postgres says of it. The thread is replaced when it fails. See heartbeat-thread.mjs for the other side.
  */
-import { basename } from 'node:path'
 import { Worker as Thread } from 'node:worker_threads'
 import { LongshoreError } from '../job/errors.ts'
 import { messageOf } from '../job/stored-error.ts'
+import { ownFile } from '../runtime/own-files.ts'
 import { pauseMs } from '../runtime/retry.ts'
 import { connectionConfig } from './connect.ts'
 import { heartbeatFile } from './heartbeat-thread.mjs'
@@ -230,12 +230,7 @@ function heartbeatData(options: HeartbeatOptions) {
  * open TLS context, is refused: to leave it out would connect in another way than the user said.
  */
 export function portableConfig(postgres: PostgresConfig) {
-  if (!/^heartbeat-thread\.m?js$/.test(basename(heartbeatFile))) {
-    throw new LongshoreError(
-      'CONFIG_INVALID',
-      'longshore was bundled into another file, and its heartbeat cannot be started from there: mark longshore as external',
-    )
-  }
+  ownFile('package.json') // refuses a bundle, from where no thread can be started
   const { password, ...config } = connectionConfig(postgres)
   const settings: [string, unknown][] = Object.entries({ ...config, ssl: undefined })
   if (typeof config.ssl === 'object') {

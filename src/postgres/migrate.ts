@@ -12,6 +12,7 @@ import { checkOptions } from '../job/check-options.ts'
 import { type Duration, toTimerMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { ownFile } from '../runtime/own-files.ts'
 import { pauseMs } from '../runtime/retry.ts'
 import { connectionConfig } from './connect.ts'
 import type { PostgresConfig } from './postgres-config.ts'
@@ -91,7 +92,7 @@ let cached: SchemaFiles | undefined
 /** The SQL that this version of longshore ships. */
 function schemaFiles(): SchemaFiles {
   if (cached) return cached
-  const root = new URL('../../migrations/', import.meta.url)
+  const root = ownFile('migrations/')
   const read = (folder: URL): SqlFile[] =>
     readdirSync(folder)
       .filter(file => file.endsWith('.sql'))

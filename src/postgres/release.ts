@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { LongshoreError } from '../job/errors.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { ownFile } from '../runtime/own-files.ts'
 import { inSchema } from './schema-name.ts'
 
 interface Release {
@@ -18,7 +19,7 @@ let own: Release | undefined
 /** Of this package. */
 export function ownRelease(): Release {
   if (own) return own
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
+  const text = readFileSync(ownFile('package.json'), 'utf8')
   const { version, schema } = JSON.parse(text) as { version: string; schema: { servesFrom: string } }
   own = { version, servesFrom: schema.servesFrom }
   return own

@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { LongshoreError } from '../job/errors.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { ownFile } from '../runtime/own-files.ts'
 import { checkSchemaName, inSchema } from './schema-name.ts'
 
 const GRANTED = ['producer', 'worker', 'relay', 'reader'] as const
@@ -29,7 +30,7 @@ export interface RoleStep {
 let cached: { sql: string; checksum: string } | undefined
 export function grantsFile(): { sql: string; checksum: string } {
   if (cached) return cached
-  const sql = readFileSync(new URL('../../migrations/roles/grants.sql', import.meta.url), 'utf8')
+  const sql = readFileSync(ownFile('migrations/roles/grants.sql'), 'utf8')
   cached = { sql, checksum: createHash('sha256').update(sql).digest('hex') }
   return cached
 }

@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { LongshoreError } from '../job/errors.ts'
 import { quoted } from '../job/shown.ts'
+import { ownFile } from '../runtime/own-files.ts'
 
 export interface Script {
   readonly name: string
@@ -51,8 +52,7 @@ function kindOf(script: string, name: string, kind: string | undefined): Kind {
   throw new Error(`lua/${script}.lua must say of which kind ${name} is, such as {int}`)
 }
 
-const FOLDER = new URL('../../lua/', import.meta.url)
-const read = (file: string) => readFileSync(new URL(file, FOLDER), 'utf8')
+const read = (file: string) => readFileSync(ownFile(`lua/${file}`), 'utf8')
 
 export function parseScript(name: string, source: string, shared: (part: string) => string): Script {
   const [shebang = '', ...lines] = source.split('\n')
@@ -82,7 +82,7 @@ let cached: ReadonlyMap<string, Script> | undefined
 
 export function allScripts(): ReadonlyMap<string, Script> {
   cached ??= new Map(
-    readdirSync(FOLDER)
+    readdirSync(ownFile('lua/'))
       .filter(file => file.endsWith('.lua'))
       .map(file => {
         const name = file.slice(0, -'.lua'.length)

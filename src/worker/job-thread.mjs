@@ -14,7 +14,8 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { inspect, types } from 'node:util'
 import { isMainThread, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 
-export const jobThreadFile = fileURLToPath(import.meta.url)
+/** Empty in a bundle of CommonJS, which own-files.ts refuses. */
+export const jobThreadFile = import.meta.url ? fileURLToPath(import.meta.url) : ''
 
 const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
 const MOST_CAUSES = 8

@@ -1,6 +1,7 @@
 /** What the README and the guide show is what runs. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
 import { migrate } from '../../src/index.ts'
 import { MOST_EDGES, MOST_JOBS, MOST_PARENTS } from '../../src/job/group-graph.ts'
 import { useDatabase } from '../support/database.ts'
@@ -40,6 +41,18 @@ describe('the README', () => {
     const { code, output } = await run('examples/first-job.ts', { DATABASE_URL: database.url })
     expect(output).toContain('succeeded receipt 1 for ada@example.com')
     expect(code).toBe(0)
+  })
+
+  it('[X1] shows a line of SQL whose payload its own task takes', async () => {
+    const [, sql, payload] =
+      /`(select longshore\.enqueue\('send-receipt', '(.*)'\))`/.exec(readFileSync('README.md', 'utf8')) ?? []
+    const schema = z.object({ orderId: z.number(), email: z.email() })
+    expect(readFileSync('README.md', 'utf8')).toContain(
+      'payload: z.object({ orderId: z.number(), email: z.email() })',
+    )
+    expect(schema.safeParse(JSON.parse(String(payload)))).toMatchObject({ success: true })
+    await migrate({ postgres: database.url })
+    expect(await database.rows(String(sql))).toHaveLength(1)
   })
 
   it('[L8] [S13] [X4] leads to a guide whose example is run here too', async () => {
