@@ -20,7 +20,7 @@ as $$
 declare
   v_count int;
 begin
-  insert into longshore.groups (id, name) select g.id, g.name from unnest(p_groups, p_names) as g(id, name);
+  insert into longshore.groups (id, name) select g.id, nullif(g.name, '') from unnest(p_groups, p_names) as g(id, name);
   perform longshore.insert_jobs(
     p_shapes, p_ids, p_shape_nos, p_payloads, false, false,
     p_groups => array(select p_groups[n.group_no] from unnest(p_group_nos) with ordinality as n(group_no, no) order by n.no),

@@ -30,7 +30,7 @@ begin
     if v_value !~ '^[ -$&-+.-<>-~-]+$' then
       select string_agg(
         case when c.letter ~ '[ -$&-+.-<>-~-]' then c.letter
-        else regexp_replace(upper(encode(convert_to(c.letter, 'UTF8'), 'hex')), '(..)', '%\1', 'g') end,
+        else regexp_replace(upper(encode(convert_to(c.letter, 'UTF8'), 'hex')), '(..)', E'%\\1', 'g') end,
         '' order by c.no)
       into v_value
       from string_to_table(v_value, null) with ordinality as c(letter, no);

@@ -18,7 +18,7 @@ begin
     select c.relname from pg_inherits i
     join pg_class c on c.oid = i.inhrelid
     where i.inhparent = to_regclass('longshore.finished_jobs')
-      and c.relname ~ '^finished_jobs_\d{8}$'
+      and c.relname ~ '^finished_jobs_[0-9]{8}$'
       and to_date(right(c.relname, 8), 'YYYYMMDD') < v_first
     order by c.relname
   loop
@@ -28,7 +28,7 @@ begin
   end loop;
   perform longshore.forget_links('finished_jobs_default', v_first);
   delete from longshore.finished_jobs_default f where f.day < v_first;
-  delete from longshore.groups g where g.finished_at < v_first;
+  delete from longshore.groups g where g.finished_at < v_first::timestamp at time zone 'utc';
   return v_dropped;
 end
 $$;

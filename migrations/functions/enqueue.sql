@@ -23,7 +23,7 @@ declare
   v_other text;
   v_is_own boolean;
 begin
-  if p_task is null or length(p_task) not between 1 and 200 or p_task ~ '[\x01-\x1f\x7f-\x9f]' then
+  if p_task is null or length(p_task) not between 1 and 200 or p_task ~ E'[\\x01-\\x1f\\x7f-\\x9f]' then
     raise exception 'longshore: a task name has 1 to 200 characters and no control characters, got % characters',
       coalesce(length(p_task), 0) using errcode = 'invalid_parameter_value';
   end if;
@@ -32,7 +32,7 @@ begin
       using errcode = 'invalid_parameter_value', hint = 'Store large data elsewhere and enqueue a reference to it.';
   end if;
   -- Postgres writes numbers without an exponent, so these are easy to find.
-  if octet_length(p_payload::text) > 308 and p_payload::text ~ '\d{155}\d{154}' and jsonb_path_exists(p_payload,
+  if octet_length(p_payload::text) > 308 and p_payload::text ~ '[0-9]{155}[0-9]{154}' and jsonb_path_exists(p_payload,
     '$.** ? (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308))')
   then
     raise exception 'longshore: the payload of % holds a number beyond 1.8e308, which a handler could not read', p_task

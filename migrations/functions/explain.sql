@@ -8,6 +8,7 @@ create function longshore.explain(p_id uuid) returns jsonb
 language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp
 set jit = off
+set timezone = 'UTC'
 as $$
 declare
   c_most constant int := 20;

@@ -12,7 +12,8 @@
 -- stops the workflow), p_group or, for each job its own, p_groups, p_pending (how many dependencies of each are open). Of these
 -- none is said to be ready.
 --
--- p_traces: the trace context of each job, or null where nobody traces.
+-- p_traces: the trace context of each job, or null where nobody traces. In both an empty text means none too: whether an array that
+-- is written as a text can hold null depends on array_nulls.
 create function longshore.insert_jobs(
   p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_checked boolean, p_hinted boolean default false,
   p_workflows text[] default null, p_halts boolean[] default null, p_group uuid default null, p_pending int[] default null,
@@ -39,6 +40,8 @@ declare
   v_ids uuid[] := p_ids;
   v_is_linked boolean := p_workflows is not null or p_group is not null or p_groups is not null;
 begin
+  p_workflows := array_replace(p_workflows, '', null);
+  p_traces := array_replace(p_traces, '', null);
   if cardinality(v_payloads) <> cardinality(p_ids) then
     raise exception 'longshore: % payloads for % ids', cardinality(v_payloads), cardinality(p_ids)
       using errcode = 'invalid_parameter_value';

@@ -19,7 +19,7 @@ begin
     select c.relname from pg_inherits i
     join pg_class c on c.oid = i.inhrelid
     where i.inhparent in (to_regclass('longshore.job_logs'), to_regclass('longshore.job_progress'))
-      and c.relname ~ '^job_(logs|progress)_\d{8}$'
+      and c.relname ~ '^job_(logs|progress)_[0-9]{8}$'
       and to_date(right(c.relname, 8), 'YYYYMMDD') < v_first
     order by c.relname
   loop

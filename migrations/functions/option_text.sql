@@ -8,7 +8,7 @@ declare
   v_given jsonb := nullif(p_options -> p_name, 'null');
   v_text text := case when jsonb_typeof(v_given) = 'string' then v_given #>> '{}' end;
 begin
-  if v_given is null or (length(v_text) between 1 and p_longest and v_text !~ '[\x01-\x1f\x7f-\x9f]') then
+  if v_given is null or (length(v_text) between 1 and p_longest and v_text !~ E'[\\x01-\\x1f\\x7f-\\x9f]') then
     return v_text;
   end if;
   raise exception 'longshore: % must be a text of 1 to % characters without control characters, got %',

@@ -1,12 +1,13 @@
 -- How far a job is, as its handler said last; whether it has ended. `has_ended` is null when there is no such job, or its history
--- has been dropped.
+-- has been dropped. Figures as texts: to the last digit, whatever extra_float_digits is.
 create function longshore.read_progress(
-  p_job uuid, out done float8, out total float8, out attempt smallint, out at timestamptz, out has_ended boolean
+  p_job uuid, out done text, out total text, out attempt smallint, out at timestamptz, out has_ended boolean
 )
 language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
+set extra_float_digits = 1
 as $$
 begin
   if longshore.is_own_job(p_job) is not true then

@@ -4,6 +4,9 @@ create function longshore.stuck_report(p_group uuid, p_since timestamptz) return
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- What it says of times is kept and shown to others.
+set datestyle = 'ISO'
+set timezone = 'UTC'
 as $$
 declare
   v_ids uuid[];

@@ -134,15 +134,18 @@ export function jobArguments(jobs: readonly NewJob[]) {
   return { shapeNumbers, values }
 }
 
+/** Null in an array is a text like any other where array_nulls is off. */
+export const NONE = ''
+
 /** The workflows of jobs, and which of them stop theirs when they fail. */
-export const workflowArguments = (jobs: readonly NewJob[]): [(string | null)[], boolean[]] => [
-  jobs.map(job => job.workflow ?? null),
+export const workflowArguments = (jobs: readonly NewJob[]): [string[], boolean[]] => [
+  jobs.map(job => job.workflow ?? NONE),
   jobs.map(job => job.halts ?? false),
 ]
 
 /** The trace contexts of jobs, or null where nobody traces. */
-export const traceArguments = (jobs: readonly NewJob[]): (string | null)[] | null =>
-  jobs.some(job => job.trace !== undefined) ? jobs.map(job => job.trace ?? null) : null
+export const traceArguments = (jobs: readonly NewJob[]): string[] | null =>
+  jobs.some(job => job.trace !== undefined) ? jobs.map(job => job.trace ?? NONE) : null
 
 function readyOf(
   jobs: readonly NewJob[],

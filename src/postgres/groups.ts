@@ -4,9 +4,10 @@ import type { EdgePolicy } from '../job/group-graph.ts'
 import type { JobState } from '../job/job.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { textsOf } from './connect.ts'
-import { jobArguments, type NewJob, traceArguments, workflowArguments } from './enqueue-jobs.ts'
+import { jobArguments, type NewJob, NONE, traceArguments, workflowArguments } from './enqueue-jobs.ts'
 import { explainRefusal } from './refused.ts'
 import { inSchema } from './schema-name.ts'
+import { asMs, toDate } from './times.ts'
 
 export interface NewGroupJob extends NewJob {
   parents: ReadonlyMap<string, EdgePolicy>
@@ -78,7 +79,8 @@ export async function addToGroups(
   const groupNumbers: number[] = []
   const numbers = new Map<string, number>()
   const children: number[] = []
-  const parents: (number | undefined)[] = []
+  /** 0: none of these. */
+  const parents: number[] = []
   const policies: EdgePolicy[] = []
   for (const [at, group] of groups.entries()) {
     for (const job of group.jobs) {
@@ -90,7 +92,7 @@ export async function addToGroups(
   for (const [at, job] of jobs.entries()) {
     for (const [parent, policy] of job.parents) {
       children.push(at + 1)
-      parents.push(numbers.get(parent))
+      parents.push(numbers.get(parent) ?? 0)
       policies.push(policy)
     }
   }
@@ -99,18 +101,21 @@ export async function addToGroups(
     inSchema(schema, 'select longshore.add_to_groups($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)'),
     [
       groups.map(({ group }) => group.id),
-      groups.map(({ group }) => group.name ?? null),
+      groups.map(({ group }) => group.name ?? NONE),
       `{${groupNumbers.join(',')}}`,
       ...jobArguments(jobs).values,
       `{${children.join(',')}}`,
-      `{${parents.map(parent => parent ?? 'null').join(',')}}`,
+      `{${parents.join(',')}}`,
       `{${policies.join(',')}}`,
       traceArguments(jobs),
     ],
   ).catch(explainRefusal)
 }
 
-const READ = 'select * from longshore.read_groups($1, $2)'
+const READ = `
+  select id, name, state, waiting, scheduled, ready, running, succeeded, failed, cancelled, dependency_failed,
+    ${asMs('created_at')} as created_at, ${asMs('finished_at')} as finished_at, stuck
+  from longshore.read_groups($1, $2)`
 
 export async function readGroups(
   db: Queryable,
@@ -148,8 +153,8 @@ function toGroup(row: Record<string, unknown>): GroupStatus {
     name: row['name'] as string | null,
     state: row['state'] as GroupStatus['state'],
     counts: Object.fromEntries(STATES.map(state => [state, Number(row[state])])) as Record<JobState, number>,
-    createdAt: row['created_at'] as Date,
-    finishedAt: row['finished_at'] as Date | null,
+    createdAt: toDate(row['created_at']),
+    finishedAt: toDate(row['finished_at'], true),
     stuck: row['stuck'] as StuckReport | null,
   }
 }

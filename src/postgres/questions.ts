@@ -3,6 +3,7 @@
  * invariants whole when it commits, so they may be asked of a live system. `@page` is the table that a question goes
  * through, or a stretch of it: `audit` asks about all of it at once, `doctor` page by page.
  */
+import { asText } from './times.ts'
 
 /** Tables that grow without bound; all of them have a key `id`. */
 export type PagedTable = 'jobs' | 'finished_jobs' | 'groups' | 'workflows' | 'lanes'
@@ -78,7 +79,7 @@ export const QUESTIONS: readonly Question[] = [
     repair: 'due',
     values: options => [options.graceMs ?? 10_000],
     sql: `
-      select 'it was due at ' || to_timestamp((j.score & 4398046511103) / 1000.0) || ', and is still scheduled' as problem,
+      select 'it was due at ' || ${asText('to_timestamp((j.score & 4398046511103) / 1000.0)')} || ', and is still scheduled' as problem,
         j.id as job_id, 'all' as subject
       from @page j
       where j.state = 'scheduled' and (j.score & 4398046511103) < extract(epoch from clock_timestamp()) * 1000 - $1::int`,
@@ -150,7 +151,7 @@ export const QUESTIONS: readonly Question[] = [
     advice: RESTORE,
     sql: `
       select format('it is %s with worker %s, token %s, start %s', j.state, coalesce(j.worker_id::text, 'none'), j.lease_token,
-        coalesce(j.started_at::text, 'none')) as problem, j.id as job_id
+        coalesce(${asText('j.started_at')}, 'none')) as problem, j.id as job_id
       from @page j
       where case when j.state = 'running' then j.worker_id is null or j.started_at is null or j.lease_token <= 0
         else j.worker_id is not null or j.started_at is not null end`,

@@ -1,6 +1,7 @@
 /** What is no violation and yet worth a word: tables that are not tidied up, transactions that keep them so, nobody at the upkeep. */
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
+import { asText } from './times.ts'
 
 export interface TableSize {
   name: string
@@ -14,12 +15,16 @@ export interface TableSize {
 /** The tables of the schema, the largest first. */
 export async function readTables(db: Queryable, schema: string): Promise<TableSize[]> {
   const { rows } = await db.query(
-    `select relname as name, pg_total_relation_size(relid)::float8 as bytes, n_live_tup::float8 as "liveRows",
-       n_dead_tup::float8 as "deadRows"
+    `select relname as name, pg_total_relation_size(relid) as bytes, n_live_tup as live, n_dead_tup as dead
      from pg_stat_all_tables where schemaname = $1 order by 2 desc, 1`,
     [schema],
   )
-  return rows as unknown as TableSize[]
+  return rows.map(row => ({
+    name: String(row['name']),
+    bytes: Number(row['bytes']),
+    liveRows: Number(row['live']),
+    deadRows: Number(row['dead']),
+  }))
 }
 
 /** A sentence for each thing that somebody should look at. */
@@ -40,11 +45,12 @@ export async function readConcerns(
       schema,
       `select format('nobody does the upkeep (due jobs, rescue, groups, history)%s: start a worker or longshore relay',
          -- Who stops in order leaves no time behind.
-         case when isfinite(l.expires_at) then ' since ' || l.expires_at end) as concern
+         case when isfinite(l.expires_at) then ' since ' || ${asText('l.expires_at')} end) as concern
        from longshore.leader l
        where l.expires_at < clock_timestamp() - $1::int * interval '1 millisecond' and exists (select from longshore.jobs)
        union all
-       select format('%s has had a transaction open since %s: what is deleted meanwhile takes room until it ends', o.who, o.since)
+       select format('%s has had a transaction open since %s: what is deleted meanwhile takes room until it ends', o.who,
+         ${asText('o.since')})
        from (
          select format('connection %s (%s)', a.pid, coalesce(nullif(a.application_name, ''), 'no name')) as who,
            a.xact_start as since

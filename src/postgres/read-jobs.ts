@@ -4,8 +4,12 @@ import type { FinishedJob, Job, StoredError } from '../job/job.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
+import { asMs, toDate } from './times.ts'
 
-const READ = 'select * from longshore.read_jobs($1, $2)'
+const READ = `
+  select id, state, payload, attempts, max_attempts, ${asMs('created_at')} as created_at, ${asMs('started_at')} as started_at, worker_id,
+    error, priority, ${asMs('run_at')} as run_at, task, queue, tag, constraint_tag, ${asMs('finished_at')} as finished_at, result, has_worker
+  from longshore.read_jobs($1, $2)`
 
 export async function readJobs(db: Queryable, schema: string, ids: JobId[]): Promise<Job[]> {
   const { rows } = await db.query(inSchema(schema, READ), [ids, false])
@@ -34,8 +38,8 @@ function toJob(row: Record<string, unknown>): Job {
     constraints: parseConstraintTag(String(row['constraint_tag'] ?? 'c:')),
     payload: row['payload'],
     priority: row['priority'] as number,
-    runAt: row['run_at'] as Date,
-    createdAt: row['created_at'] as Date,
+    runAt: toDate(row['run_at']),
+    createdAt: toDate(row['created_at']),
     attempts: row['attempts'] as number,
     maxAttempts: row['max_attempts'] as number,
     error: row['error'] as StoredError | null,
@@ -43,8 +47,8 @@ function toJob(row: Record<string, unknown>): Job {
   const state = row['state'] as Job['state']
   const ended = {
     isFinished: true as const,
-    startedAt: row['started_at'] as Date | null,
-    finishedAt: row['finished_at'] as Date,
+    startedAt: toDate(row['started_at'], true),
+    finishedAt: toDate(row['finished_at']),
   }
   switch (state) {
     case 'waiting':
@@ -56,7 +60,7 @@ function toJob(row: Record<string, unknown>): Job {
         ...facts,
         state,
         isFinished: false,
-        startedAt: row['started_at'] as Date,
+        startedAt: toDate(row['started_at']),
         workerId: row['worker_id'] as number,
       }
     case 'succeeded':

@@ -3,6 +3,7 @@ import type { JobId } from '../job/job-id.ts'
 import type { LogLevel, LogLine, Progress } from '../job/job-log.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
+import { asMs, toDate } from './times.ts'
 
 /** A line's place: the run, by its lease token, and the number within it. */
 export interface LinePlace {
@@ -14,7 +15,7 @@ export interface PlacedLine extends LinePlace {
   line: LogLine
 }
 
-const COLUMNS = 'lease_token::text as lease_token, seq, attempt, at, level, message, data'
+const COLUMNS = `lease_token::text as lease_token, seq, attempt, ${asMs('at')} as at, level, message, data`
 
 /** The first lines behind a place. */
 export async function readLogs(
@@ -64,11 +65,19 @@ export async function readProgress(db: Queryable, schema: string, id: JobId): Pr
   const { rows } = await db.query(
     inSchema(
       schema,
-      'select done, total, attempt, at from longshore.read_progress($1) where done is not null',
+      `select done, total, attempt, ${asMs('at')} as at from longshore.read_progress($1) where done is not null`,
     ),
     [id],
   )
-  return rows[0] as unknown as Progress | undefined
+  const [row] = rows
+  return (
+    row && {
+      done: Number(row['done']),
+      total: row['total'] === null ? null : Number(row['total']),
+      attempt: row['attempt'] as number,
+      at: toDate(row['at']),
+    }
+  )
 }
 
 /** Undefined: there is no such job, or its history has been dropped. */
@@ -86,7 +95,7 @@ function toPlacedLine(row: Record<string, unknown>): PlacedLine {
     line: {
       id: `${leaseToken}.${seq}`,
       attempt: row['attempt'] as number,
-      at: row['at'] as Date,
+      at: toDate(row['at']),
       level: row['level'] as LogLevel,
       message: row['message'] as string,
       data: row['data'],

@@ -8,6 +8,7 @@
 import type { Pool } from './connect.ts'
 import { explainDenied } from './denied.ts'
 import { inSchema } from './schema-name.ts'
+import { asMs, toDate } from './times.ts'
 
 /** `atLeast`: counting ended at the bound. `about`: by the last beats of the workers; one of several queues counts for each of them. */
 export interface Count {
@@ -154,7 +155,7 @@ export function readOverview(pool: Pool, schema: string, options: OverviewOption
     const limits = await ask(LIMITS, [MOST_SLOT_GROUPS + 1, options.limits ?? 20])
     const groups = await ask(GROUPS, [MOST_GROUPS + 1, options.groups ?? 10, MOST_LEFT + 1])
     const [outbox = {}] = await ask(OUTBOX, [most + 1])
-    const at = facts['at'] as Date
+    const at = toDate(facts['at'])
     const queues = toQueues(named, counted, { at: at.getTime(), most, workers, isSmall })
     return {
       at,
@@ -194,7 +195,7 @@ export function readOverview(pool: Pool, schema: string, options: OverviewOption
 }
 
 const FACTS = `
-  select now() as at, s.dispatch, l.holder, l.rank, l.epoch, l.expires_at > now() as is_led,
+  select ${asMs('now()')} as at, s.dispatch, l.holder, l.rank, l.epoch, l.expires_at > now() as is_led,
     pg_relation_size(j.oid) / current_setting('block_size')::int as pages,
     -- Analyze and vacuum count the entries of the index, so it knows of ready jobs only.
     (select nullif(i.reltuples, -1) from pg_class i where i.oid = 'longshore.jobs_ready'::regclass) as ready_estimate,
@@ -206,7 +207,7 @@ const FACTS = `
   from longshore.settings s, longshore.leader l, (select 'longshore.jobs'::regclass::oid) j`
 
 const WORKERS = `
-  select w.*, extract(epoch from now() - w.beat_at) * 1000 as beat_age_ms
+  select w.*, ${asMs('w.started_at')} as started_at_ms, extract(epoch from now() - w.beat_at) * 1000 as beat_age_ms
   from longshore.worker_status w
   order by array_position('{live,drained,dead}', w.state), w.id limit $1`
 
@@ -432,7 +433,7 @@ const toWorker = (row: Row): WorkerOverview => ({
   tasks: row['tasks'] as string[],
   tags: row['tags'] as string[],
   properties: row['properties'] as Record<string, string>,
-  startedAt: row['started_at'] as Date,
+  startedAt: toDate(row['started_at_ms']),
   beatAgeMs: Math.max(0, Math.round(Number(row['beat_age_ms']))),
 })
 

@@ -79,7 +79,7 @@ export async function roleSteps(
 ): Promise<RoleStep[]> {
   const names = ROLES.map(role => `${prefix}_${role}`)
   const { rows } = await client.query(
-    `select r.rolname as name, substring(shobj_description(r.oid, 'pg_authid') from '^longshore deployment (\\w+)') as deployment
+    `select r.rolname as name, substring(shobj_description(r.oid, 'pg_authid') from '^longshore deployment ([0-9a-z_]+)') as deployment
      from pg_roles r where r.rolname = any ($1)`,
     [names],
   )
@@ -130,7 +130,7 @@ async function handOver(client: Queryable, schema: string, prefix: string): Prom
        from pg_namespace n where n.nspname = $1
        union all
        select case c.relkind when 'v' then 'view' when 'S' then 'sequence' else 'table' end, c.oid::regclass::text, c.relowner,
-         case when c.relname like '%\\_default' then 1 else 2 end
+         case when right(c.relname, 8) = '_default' then 1 else 2 end
        from pg_class c
        where c.relnamespace = to_regnamespace(quote_ident($1)) and (c.relkind in ('r', 'p', 'v') or (c.relkind = 'S' and not exists (
          -- Those of columns go with their tables.

@@ -33,7 +33,8 @@ const HELD_UP = new Set([
 /** A migration has replaced a function between the parsing of a call and its run. */
 const REPLACED: Readonly<Record<string, RegExp>> = {
   XX000: /cache lookup failed for (function|type|relation)/,
-  '42883': /function with OID \d+ does not exist/,
+  // In the server's language.
+  '42883': /\bOID\W{0,3}\d+/,
 }
 
 /** Errors of the driver itself carry no code. */
@@ -43,9 +44,9 @@ const MESSAGES =
 export function isTransientError(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   if (error.cause instanceof Error) return isTransientError(error.cause)
-  const code = (error as { code?: unknown }).code
-  // A partition was attached while this very row was on its way to the default one.
-  if (code === '23514' && error.message.includes('partition constraint')) return true
+  const { code, constraint } = error as { code?: unknown; constraint?: unknown }
+  // A partition was attached while this very row was on its way to the default one. Whatever else is checked has a name.
+  if (code === '23514' && constraint === undefined) return true
   if (typeof code === 'string' && REPLACED[code]?.test(error.message)) return true
   return (typeof code === 'string' && HELD_UP.has(code)) || isAway(error)
 }

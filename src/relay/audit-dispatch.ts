@@ -103,12 +103,13 @@ async function compareTerms(db: Queryable, schema: string, queue: string, index:
   const { rows } = await db.query(
     inSchema(
       schema,
-      `select r.generation, r.seq::float8 as seq, l.epoch::float8 as epoch
+      `select r.generation, r.seq, l.epoch
        from longshore.leader l left join longshore.relayed r on r.queue = $1`,
     ),
     [queue],
   )
-  const { generation, seq, epoch } = rows[0] as { generation: string | null; seq: number; epoch: number }
+  const generation = (rows[0]?.['generation'] ?? null) as string | null
+  const [seq, epoch] = [Number(rows[0]?.['seq']), Number(rows[0]?.['epoch'])]
   if (generation !== index.generation)
     tell(12, `queue ${queue}: Redis holds generation ${index.generation}, Postgres says ${generation}`)
   else if (index.seq < seq && seq !== UNBUILT_SEQ)

@@ -29,14 +29,19 @@ export function createDueJobs(options: {
 
   const promote = async (): Promise<number> => {
     const { rows } = await options.db.query(
-      inSchema(options.schema, 'select promoted, next_due_ms from longshore.promote_due($1)'),
+      inSchema(
+        options.schema,
+        'select promoted, next_due_ms::numeric as next_due_ms from longshore.promote_due($1)',
+      ),
       [BATCH],
     )
-    const { promoted, next_due_ms: next } = rows[0] as { promoted: number; next_due_ms: number | null }
+    const { promoted, next_due_ms: given } = rows[0] as { promoted: number; next_due_ms: string | null }
     if (promoted === BATCH) return 0
     // A due job that was not moved is locked by somebody: do not spin on it.
     const leastMs = promoted === 0 ? LOCKED_MS : 0
-    return next === null ? LOOK_MS : Math.min(LOOK_MS, next > 0 ? Math.ceil(next) : leastMs)
+    if (given === null) return LOOK_MS
+    const next = Number(given)
+    return Math.min(LOOK_MS, next > 0 ? Math.ceil(next) : leastMs)
   }
 
   const look = async () => {

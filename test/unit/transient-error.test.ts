@@ -25,9 +25,22 @@ describe('a failure that passes by itself', () => {
   it.each([
     ['XX000', 'cache lookup failed for function 16480'],
     ['42883', 'function with OID 16480 does not exist'],
+    ['42883', 'Funktion mit OID 16480 existiert nicht'],
+    ['42883', 'OID为16480的函数不存在'],
   ])('is that of a function which a migration has just replaced: %s %s', (code, message) => {
     expect(isTransientError(Object.assign(new Error(message), { code }))).toBe(true)
   })
+
+  it.each([undefined, 'jobs_attempts_check'])(
+    '[X13] is a row that a new partition takes, which names no constraint (%s), in any language',
+    constraint => {
+      const error = Object.assign(
+        new Error('neue Zeile für Relation »finished_jobs_default« verletzt Partitions-Constraint'),
+        { code: '23514', constraint },
+      )
+      expect(isTransientError(error)).toBe(constraint === undefined)
+    },
+  )
 
   it('is nothing that is not an Error', () => {
     expect(isTransientError('connection terminated')).toBe(false)
