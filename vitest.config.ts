@@ -27,6 +27,21 @@ const BOTH_PATHS = [
 /** Of those: they set the clock, or what traces. */
 const BOTH_PATHS_ALONE = ['schedule', 'tracing'].map(name => `test/flow/${name}.test.ts`)
 
+/** Once more on a server where all settings are odd, see odd-server.ts: whatever reads times, writes literals or keeps history. */
+const ODD_SERVER = [
+  'change',
+  'cli-groups',
+  'cli-logs',
+  'enqueue',
+  'explain',
+  'history',
+  'logs',
+  'odd-server',
+  'overview',
+  'views',
+  'watchdog',
+].map(name => `test/flow/${name}.test.ts`)
+
 /**
  * Files with a process for each: they start and end others, or change what a process has only one of. All other files share
  * processes with those before them, which saves loading everything anew: a sixth of the CPU time of 59 flow and unit files.
@@ -65,6 +80,15 @@ export default defineConfig({
       {
         extends: true,
         test: { name: 'all alone', include: ALONE, provide: { dispatch: 'direct' } },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'odd server',
+          include: ODD_SERVER,
+          isolate: false,
+          provide: { dispatch: 'direct', isOdd: true },
+        },
       },
       // Processes have users of Redis as they would have in production, see deployment.ts.
       {

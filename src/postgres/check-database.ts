@@ -5,16 +5,17 @@ import { denyFunction, explainDenied } from './denied.ts'
 import { stepsLeft } from './migrate.ts'
 import { DEFAULT_SCHEMA } from './schema-name.ts'
 import { checkServerVersion } from './server-version.ts'
+import { checkSession } from './session.ts'
 import { explainUnavailable } from './unavailable.ts'
 
 /**
- * Refuses a server that is too old, transactions that are not READ COMMITTED unless they say so, and a schema that is missing, outdated
- * or newer, naming the command to run. `verb`: a function
+ * Refuses a server that is too old or set so that longshore cannot work, and a schema that is missing, outdated or newer, naming the
+ * setting or the command to run. `verb`: a function
  * that whoever starts cannot do without; a user that may not call it is refused here, and not by each call later on.
  */
 export async function checkDatabase(client: Queryable, schema: string, verb?: string): Promise<void> {
   await checkServerVersion(client).catch(explainUnavailable)
-  await checkIsolation(client)
+  await checkSession(client, { writes: verb !== undefined })
   // Whoever may not even look has none of the roles.
   const left = await stepsLeft(client, schema).catch(error => explainDenied(error, `"${schema}".migrations`))
   const flag = schema === DEFAULT_SCHEMA ? '' : ` --schema ${schema}`
@@ -32,20 +33,6 @@ export async function checkDatabase(client: Queryable, schema: string, verb?: st
     )
   }
   if (verb !== undefined) await checkPrivilege(client, schema, verb)
-}
-
-/** Whoever waits for a lock must then read what is true by now, or jobs that wait for others are missed. */
-async function checkIsolation(client: Queryable): Promise<void> {
-  const { rows } = await client.query(
-    "select current_setting('transaction_isolation') as isolation, quote_ident(current_user) as name",
-  )
-  const { isolation, name } = rows[0] ?? {}
-  if (isolation === 'read committed') return
-  throw new LongshoreError(
-    'CONFIG_INVALID',
-    `transactions of this user are ${isolation} by default, and longshore needs read committed: run ` +
-      `\`alter role ${name} set default_transaction_isolation = 'read committed'\`, or give longshore a user of its own`,
-  )
 }
 
 async function checkPrivilege(client: Queryable, schema: string, verb: string): Promise<void> {

@@ -6,6 +6,7 @@ import { LongshoreError } from '../job/errors.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { explainDenied } from './denied.ts'
 import type { PostgresConfig } from './postgres-config.ts'
+import { pinSession } from './session.ts'
 
 /** A call that got no answer in this time is given up; its connection is replaced. */
 const CALL_TIMEOUT_MS = 30_000
@@ -108,14 +109,23 @@ function statementName(text: string): string {
 /** The connection does not have the statement it was said to have, has another one, or its functions were replaced. */
 const UNPREPARED = new Set(['26000', '42P05', '0A000'])
 
-/** A pool that never ends the process by an unhandled 'error': a broken idle connection is replaced. */
-export function openPool(postgres: PostgresConfig, max: number, onError: (error: Error) => void): Pool {
+/**
+ * A pool that never ends the process by an unhandled 'error': a broken idle connection is replaced. `isLent`: users run statements of
+ * their own on its connections.
+ */
+export function openPool(
+  postgres: PostgresConfig,
+  max: number,
+  onError: (error: Error) => void,
+  { isLent = false } = {},
+): Pool {
   const pool = new pg.Pool({
     ...connectionConfig(postgres),
     max,
     query_timeout: CALL_TIMEOUT_MS,
     connectionTimeoutMillis: 0,
     Client: PooledClient,
+    onConnect: client => pinSession(client, isLent),
   })
   pool.on('error', onError)
   // The driver forgets whoever waits for a connection when its pool ends: they would wait for ever.
@@ -161,7 +171,7 @@ export function openPool(postgres: PostgresConfig, max: number, onError: (error:
       // While it is ours the pool does not listen; the statement under way is told anyway.
       client.on('error', onError)
       try {
-        await client.query('begin')
+        await client.query('begin isolation level read committed')
         // The client itself, so that what is made for the driver's clients can use it.
         const result = await work(
           Object.assign(client, {

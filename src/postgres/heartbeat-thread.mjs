@@ -26,6 +26,7 @@ if (!isMainThread && workerData?.longshoreHeartbeat) beatOn(workerData.longshore
 async function beatOn({
   config,
   asksPassword,
+  pin,
   text,
   workerId,
   beatMs,
@@ -70,6 +71,7 @@ async function beatOn({
     next.on('end', lost)
     try {
       await next.connect()
+      await next.query(pin, [next.processID])
     } catch (error) {
       drop(next)
       throw error

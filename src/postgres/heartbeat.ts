@@ -11,6 +11,7 @@ import { connectionConfig } from './connect.ts'
 import { heartbeatFile } from './heartbeat-thread.mjs'
 import type { PostgresConfig } from './postgres-config.ts'
 import { inSchema } from './schema-name.ts'
+import { PIN } from './session.ts'
 
 export interface Heartbeat {
   /** Resolves when the first beat has been answered; rejects when none is within ten seconds. */
@@ -210,6 +211,7 @@ function heartbeatData(options: HeartbeatOptions) {
     config,
     password,
     asksPassword: password !== undefined,
+    pin: PIN,
     text: inSchema(
       options.schema,
       'select is_alive, has_cancelled, is_drained from longshore.beat($1, $2, $3, $4, $5, $6, $7)',

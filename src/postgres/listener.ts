@@ -10,6 +10,7 @@ import { pauseMs } from '../runtime/retry.ts'
 import { connectionConfig } from './connect.ts'
 import { explainDenied } from './denied.ts'
 import type { PostgresConfig } from './postgres-config.ts'
+import { pinSession } from './session.ts'
 
 export interface Listener extends Queryable {
   close(): Promise<void>
@@ -54,6 +55,7 @@ export async function openListener(options: {
     next.on('notification', message => options.onNotify(message.channel, message.payload ?? ''))
     try {
       await next.connect()
+      await pinSession(next)
       await lookForPooler(next)
       for (const channel of options.channels) await next.query(`listen ${next.escapeIdentifier(channel)}`)
     } catch (error) {

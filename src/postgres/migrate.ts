@@ -31,6 +31,7 @@ import {
 } from './roles.ts'
 import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from './schema-name.ts'
 import { checkServerVersion } from './server-version.ts'
+import { checkSession, pinSession } from './session.ts'
 import { explainUnavailable, toUnavailable } from './unavailable.ts'
 
 /** How far ahead the daily partitions of the history are made. */
@@ -125,7 +126,9 @@ export async function migrate(options: MigrateOptions): Promise<MigrationStep[]>
   })
   await client.connect().catch(explainUnavailable)
   try {
+    await pinSession(client)
     await checkServerVersion(client)
+    await checkSession(client, { writes: options.dryRun !== true })
     return options.dryRun
       ? await dryRun(client, schema, options)
       : await applyAll(client, schema, patienceMs, options)
@@ -329,6 +332,17 @@ async function dropFunction(client: Queryable, schema: string, name: string): Pr
 const LOCK_TIMEOUT = '1s'
 const PAUSES = { firstMs: 500, maxMs: 2000 }
 
+/**
+ * What the texts are read with, for this transaction, behind a pooler too: views and some functions are stored as they were understood. A
+ * step may take long.
+ */
+const AS_USUAL = `
+  select pg_catalog.set_config(s.name, p.value, true)
+  from (values ('search_path', 'pg_catalog'), ('standard_conforming_strings', 'on'), ('datestyle', 'ISO'), ('timezone', 'UTC'),
+    ('client_min_messages', 'notice'), ('quote_all_identifiers', 'off'), ('statement_timeout', '0'), ('lock_timeout', '0'),
+    ('idle_in_transaction_session_timeout', '0'), ('transaction_timeout', '0')) as p(name, value)
+  join pg_catalog.pg_settings s on pg_catalog.lower(s.name) = p.name`
+
 interface As {
   /** Whatever is made belongs to the owner role, where there is one. Default true. */
   asOwner?: boolean
@@ -360,8 +374,9 @@ async function inTransaction<T>(
   run: () => Promise<T>,
   { asOwner = true }: As,
 ): Promise<T> {
-  await client.query('begin')
+  await client.query('begin isolation level read committed')
   try {
+    await client.query(AS_USUAL)
     await client.query("select pg_advisory_xact_lock(hashtext('longshore migrate'), hashtext($1))", [schema])
     await client.query(`set local lock_timeout = '${LOCK_TIMEOUT}'`)
     if (asOwner) await actAsOwner(client, schema)

@@ -9,9 +9,19 @@ const REFUSED: Readonly<Record<string, ErrorCode>> = {
   LS004: 'GROUP_INVALID',
 }
 
+const READ_ONLY = '25006'
+
 /** Turns that into an error which says what to do; whatever else is thrown on. */
 export function explainRefusal(error: unknown): never {
-  const code = error instanceof Error ? REFUSED[String((error as { code?: unknown }).code)] : undefined
+  const given = error instanceof Error ? String((error as { code?: unknown }).code) : ''
+  if (given === READ_ONLY) {
+    throw new LongshoreError(
+      'STORE_UNAVAILABLE',
+      `Postgres may only be read: ${(error as Error).message}. Lead the connection string to the primary; there, set default_transaction_read_only = off`,
+      { cause: error },
+    )
+  }
+  const code = REFUSED[given]
   if (code === undefined) throw error
   const { hint, message } = error as Error & { hint?: unknown }
   const text = message.replace(/^longshore: /, '')

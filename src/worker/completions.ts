@@ -25,8 +25,11 @@ export function createCompletions(
   /** Opened by the first completion: most workers never need it. */
   let opened: Pool | undefined
   const pool = () => {
-    opened ??= openPool(postgres, CONNECTIONS, error =>
-      logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
+    opened ??= openPool(
+      postgres,
+      CONNECTIONS,
+      error => logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
+      { isLent: true },
     )
     return opened
   }

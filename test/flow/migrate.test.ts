@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { createProducer, createRelay, createWorker, defineTask, migrate } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
+import { withOptions } from '../support/odd-server.ts'
 
 const database = useDatabase({ isEmpty: true })
 const task = defineTask({ name: 'task' })
@@ -59,21 +60,23 @@ describe('migrate', () => {
   }, 60_000)
 
   it.each(['repeatable read', 'serializable'])(
-    '[X1] nobody works where transactions are %s by default, and is told what to do',
+    '[X1] [X13] where transactions are %s by default, those of longshore are READ COMMITTED',
     async isolation => {
-      const postgres = `${database.url}?options=${encodeURIComponent(`-c default_transaction_isolation=${isolation.replace(' ', '\\ ')}`)}`
-      const producer = createProducer({ postgres })
-      const worker = createWorker({ postgres, handlers: [task.handle(() => undefined)] })
+      const postgres = withOptions(database.url, [
+        `default_transaction_isolation=${isolation.replace(' ', '\\ ')}`,
+      ])
+      const producer = createProducer({ postgres, tasks: [task] })
+      const worker = createWorker({ postgres, redis: '', handlers: [task.handle(() => undefined)] })
       const relay = createRelay({ postgres })
-      for (const begin of [() => producer.enqueue(task, 1), () => worker.start(), () => relay.start()]) {
-        await expect(begin()).rejects.toMatchObject({
-          code: 'CONFIG_INVALID',
-          message: expect.stringMatching(
-            `are ${isolation} by default.*alter role \\S+ set default_transaction_isolation`,
-          ),
-        })
+      try {
+        await Promise.all([worker.start(), relay.start()])
+        const group = producer.group()
+        group.add(task, 2, { after: group.add(task, 1) })
+        await group.submit()
+        expect(await producer.waitForGroup(group)).toMatchObject({ counts: { succeeded: 2 } })
+      } finally {
+        await Promise.all([worker.stop(), relay.stop(), producer.close()])
       }
-      await producer.close()
     },
   )
 

@@ -2,12 +2,14 @@
  * Behind PgBouncer in transaction mode: a statement may run on any connection, prepared statements are not there, and
  * notifications do not come through. Jobs run all the same, found by polling; with a way past the pooler for listening, at once.
  */
+import pg from 'pg'
 import { pino } from 'pino'
-import { expect, inject, it } from 'vitest'
+import { describe, expect, inject, it } from 'vitest'
 import { createProducer, createWorker, defineTask } from '../../src/index.ts'
 import { POOLED } from '../../src/postgres/listener.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { makeOdd } from '../support/odd-server.ts'
 import { usePooler } from '../support/pgbouncer.ts'
 import { counter, eventually, gate } from '../support/signals.ts'
 
@@ -153,4 +155,80 @@ it('[X7] [W5] with a way past the pooler bells, cancels and results are heard at
     await worker.stop()
     await producer.close()
   }
+})
+
+describe('a database that is set otherwise than most', () => {
+  const other = useDatabase()
+  const name = new URL(other.url).pathname.slice(1)
+  const postgres = () => pooler.through(other.url)
+  const task = defineTask<number>({ name: 'odd' })
+  /** For connections that the pooler makes from now on. */
+  const change = async (what: (admin: pg.Client) => Promise<unknown>) => {
+    const admin = new pg.Client(inject('adminUrl'))
+    await admin.connect()
+    await what(admin)
+    await admin.query(
+      "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and application_name = 'longshore'",
+      [name],
+    )
+    await admin.end()
+  }
+
+  it.each([
+    "default_transaction_isolation = 'serializable'",
+    'statement_timeout = 5000',
+    'lock_timeout = 500',
+    'idle_in_transaction_session_timeout = 500',
+    'search_path = public, pg_catalog',
+  ])('[X13] sets nothing, and is refused by the name of the setting: %s', async assignment => {
+    const [setting = ''] = assignment.split(' ')
+    await change(admin => admin.query(`alter database ${name} set ${assignment}`))
+    const producer = createProducer({ postgres: postgres() })
+    const handlers = [task.handle(() => undefined)]
+    const refusal = {
+      code: 'CONFIG_INVALID',
+      message: expect.stringMatching(`^${setting} is .*behind a pooler.*alter role \\S+ set ${setting} = `),
+    }
+    try {
+      await expect(producer.enqueue(task, 1)).rejects.toMatchObject(refusal)
+      await expect(createWorker({ postgres: postgres(), redis: '', handlers }).start()).rejects.toMatchObject(
+        refusal,
+      )
+    } finally {
+      await producer.close()
+      await change(admin => admin.query(`alter database ${name} reset ${setting}`))
+    }
+  })
+
+  it('[X13] where everything else is odd jobs, groups and logs are as usual', async () => {
+    await change(admin => makeOdd(admin, name, { isPooled: true }))
+    const runAt = new Date('2077-01-02T03:04:05.678Z')
+    const producer = createProducer({ postgres: postgres(), tasks: [task] })
+    const handler = task.handle((job, ctx) => {
+      ctx.log('said', { at: job.createdAt })
+      ctx.progress(1 / 3)
+    })
+    const worker = createWorker({ postgres: postgres(), redis: '', handlers: [handler] })
+    try {
+      await worker.start()
+      const group = producer.group()
+      const first = group.add(task, 1)
+      const second = group.add(task, 2, { after: first, workflow: 'NULL' })
+      await group.submit()
+      const later = await producer.enqueue(task, 3, { runAt })
+      const { createdAt, finishedAt } = await producer.waitForGroup(group)
+      const ended = await producer.waitFor(second)
+      expect(ended.createdAt).toEqual(createdAt)
+      expect(ended.finishedAt.getTime()).toBeLessThanOrEqual(finishedAt.getTime())
+      expect(await producer.getLogs(second)).toMatchObject([
+        { at: expect.any(Date), data: { at: createdAt.toISOString() } },
+      ])
+      expect(await producer.getProgress(second)).toMatchObject({ done: 1 / 3, at: expect.any(Date) })
+      expect(await producer.get(later)).toMatchObject({ state: 'scheduled', runAt })
+      expect((await producer.explain(later))?.summary).toContain('it is due at 2077-01-02T03:04:05.678Z')
+    } finally {
+      await worker.stop()
+      await producer.close()
+    }
+  })
 })

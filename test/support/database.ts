@@ -2,6 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, beforeAll, inject } from 'vitest'
+import { AS_READER, AS_TEST, makeOdd, withOptions } from './odd-server.ts'
 import { asUser, type Granted } from './role-kinds.ts'
 
 export type TestClient = pg.Client & { readonly backendPid: number }
@@ -30,8 +31,8 @@ export function useDatabase(options: { isEmpty?: boolean } = {}): TestDatabase {
   let looker: Promise<pg.Client> | undefined
   let last: Promise<unknown> = Promise.resolve()
 
-  const connect = async (as = url.href) => {
-    const client = new pg.Client(as)
+  const connect = async (as = url.href, settings: readonly string[] = AS_TEST) => {
+    const client = new pg.Client(inject('isOdd') ? withOptions(as, settings) : as)
     client.on('error', () => undefined) // tests terminate backends on purpose
     await client.connect()
     clients.push(client)
@@ -43,6 +44,7 @@ export function useDatabase(options: { isEmpty?: boolean } = {}): TestDatabase {
     const admin = new pg.Client(inject('adminUrl'))
     await admin.connect()
     await admin.query(`create database ${name}${options.isEmpty ? '' : ` template ${inject('template')}`}`)
+    if (inject('isOdd')) await makeOdd(admin, name)
     await admin.end()
     if (options.isEmpty) return
     // Clones of one template would share their keys in Redis.
@@ -65,9 +67,9 @@ export function useDatabase(options: { isEmpty?: boolean } = {}): TestDatabase {
   return {
     url: url.href,
     urlOf: kind => (inject('roles') === '' ? url.href : asUser(url.href, `${inject('roles')}_user_${kind}`)),
-    connect,
+    connect: as => connect(as),
     async rows<Row>(text: string, values?: unknown[], { isPlanned = false } = {}) {
-      looker ??= connect()
+      looker ??= connect(url.href, AS_READER)
       const client = await looker
       const statement = isPlanned ? { name: nameOf(text), text, values } : { text, values }
       const next = last.then(() => client.query(statement as pg.QueryConfig))
@@ -82,7 +84,7 @@ const nameOf = (text: string) => createHash('sha1').update(text).digest('hex')
 /** Rows from any server, on a connection of their own each time: it may have been started anew. */
 export function rowsAt(url: string): TestDatabase['rows'] {
   return async <Row>(text: string, values?: unknown[]) => {
-    const client = new pg.Client(url)
+    const client = new pg.Client(inject('isOdd') ? withOptions(url, AS_READER) : url)
     await client.connect()
     try {
       return (await client.query(text, values)).rows as Row[]

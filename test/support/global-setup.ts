@@ -8,6 +8,7 @@ import type { TestProject } from 'vitest/node'
 import { type Store, startPostgres, startRedis } from '../../src/dev/index.ts'
 import { migrate } from '../../src/index.ts'
 import { buildScripts } from './build-scripts.ts'
+import { addShadows, makeOdd, ODD_LOCALE } from './odd-server.ts'
 import { KINDS, type Kind } from './role-kinds.ts'
 import { BUILT_FOLDER } from './spawn-cli.ts'
 
@@ -19,6 +20,8 @@ declare module 'vitest' {
     redisUrl: string
     /** Which way the jobs of this run come to their workers. */
     dispatch: 'direct' | 'redis'
+    /** Databases are set as in odd-server.ts. */
+    isOdd: boolean
     /** What the names of roles begin with that processes of this run have; empty: they are the owner. */
     roles: string
   }
@@ -57,14 +60,16 @@ export default async function setup(project: TestProject): Promise<(() => Promis
   once.templates ??= new Map()
   once.users = (once.users ?? 0) + 1
   const [stores] = await Promise.all([once.stores, once.built])
-  const { dispatch = 'direct' } = project.config.provide
-  const making = once.templates.get(dispatch) ?? makeTemplate(stores.postgres.url, dispatch)
-  once.templates.set(dispatch, making)
+  const { dispatch = 'direct', isOdd = process.env['LONGSHORE_ODD'] === '1' } = project.config.provide
+  const kind = isOdd ? `${dispatch}_odd` : dispatch
+  const making = once.templates.get(kind) ?? makeTemplate(stores.postgres.url, kind, isOdd)
+  once.templates.set(kind, making)
   const template = await making
   project.provide('adminUrl', stores.postgres.url)
   project.provide('template', template.name)
   project.provide('redisUrl', stores.redis.url)
   project.provide('roles', template.roles)
+  project.provide('isOdd', isOdd)
 
   return async () => {
     once.users = (once.users ?? 1) - 1
@@ -74,16 +79,23 @@ export default async function setup(project: TestProject): Promise<(() => Promis
   }
 }
 
-async function makeTemplate(adminUrl: string, dispatch: 'direct' | 'redis'): Promise<Template> {
-  const name = `longshore_test_${process.pid}_${dispatch}`
+async function makeTemplate(adminUrl: string, kind: string, isOdd: boolean): Promise<Template> {
+  const name = `longshore_test_${process.pid}_${kind}`
   // Processes have the roles that they would have in production.
-  const roles = `longshore_test_${process.pid}_${dispatch}`
+  const roles = name
   const url = new URL(adminUrl)
   url.pathname = `/${name}`
   const admin = new pg.Client(adminUrl)
   await admin.connect()
   try {
-    await admin.query(`create database ${name}`)
+    await admin.query(`create database ${name} ${isOdd ? ODD_LOCALE : ''}`)
+    if (isOdd) {
+      const own = new pg.Client(url.href)
+      await own.connect()
+      await addShadows(own)
+      await own.end()
+      await makeOdd(admin, name)
+    }
     await migrate({ postgres: url.href, roles: roles || false })
     // Producers are of one service, whose jobs they share; so is the administrator, who enqueues by SQL.
     if (roles)
