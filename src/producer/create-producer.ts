@@ -51,7 +51,7 @@ import { registerTasks } from '../postgres/register-tasks.ts'
 import { readDeployment } from '../postgres/relay-reads.ts'
 import { checkSchemaName, DEFAULT_SCHEMA } from '../postgres/schema-name.ts'
 import { patient } from '../postgres/unavailable.ts'
-import type { Hints } from '../redis/hints.ts'
+import type { PublishedHints } from '../redis/publish-hints.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { createCallOrder } from '../runtime/call-order.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
@@ -69,8 +69,8 @@ export interface ProducerOptions {
   /** Where to listen for notifications, if `postgres` leads to a pooler in transaction mode. Default: `DATABASE_LISTEN_URL`, else `postgres`. */
   listen?: PostgresConfig
   /**
-   * Where Redis is. Only a hint: jobs are told to Redis right after their commit, ahead of the relay. Default: none, not even
-   * `REDIS_URL`; a producer needs Postgres only.
+   * Where Redis is. Only a hint: the relay hears there of jobs right after their commit, ahead of its look at Postgres. Default: none,
+   * not even `REDIS_URL`; a producer needs Postgres only.
    */
   redis?: RedisConfig
   /** Schema of the installation. Default `'longshore'`. */
@@ -202,7 +202,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   const pool = openPool(postgres, connections, error =>
     logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
   )
-  let hints: Hints | undefined
+  let hints: PublishedHints | undefined
   const hint = (jobs: MadeReady[]) => {
     if (!hints || jobs.length === 0) return
     const byQueue = new Map<string, MadeReady[]>()
@@ -211,11 +211,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       if (alike) alike.push(job)
       else byQueue.set(job.queue, [job])
     }
-    for (const [queue, alike] of byQueue)
-      hints.give(
-        queue,
-        alike.map(job => ({ ...job, leaseToken: '0' })),
-      )
+    for (const [queue, alike] of byQueue) hints.give(queue, alike)
   }
   const hinting = { isPossible: (jobs: number) => hints?.isPossible(jobs) ?? false, give: hint }
   const batch = createEnqueueBatch(pool, schema, { inFlight: BATCHES, patienceMs }, hinting)
@@ -241,8 +237,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     if (options.tasks && options.tasks.length > 0) await registerTasks(pool, schema, options.tasks)
     if (options.redis && !hints) {
       // Only now: whoever does without Redis does not load its client.
-      const { openHints } = await import('../redis/hints.ts')
-      hints = openHints(options.redis, await readDeployment(pool, schema), logger)
+      const { publishHints } = await import('../redis/publish-hints.ts')
+      hints = publishHints(options.redis, await readDeployment(pool, schema), logger)
     }
     isReady = true
   }

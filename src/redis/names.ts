@@ -18,3 +18,5 @@ export const bellChannel = (deployment: string, workerId: number) =>
 export const beatChannel = (deployment: string) => `longshore:${deployment}:beat`
 /** The relay is told here that a lane runs low. */
 export const lowChannel = (deployment: string) => `longshore:${deployment}:low`
+/** Producers tell the relay here of jobs that they have made ready, see `hint-message.ts`. */
+export const hintChannel = (deployment: string) => `longshore:${deployment}:hint`

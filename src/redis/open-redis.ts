@@ -23,6 +23,9 @@ export interface RedisStore extends ScriptRunner {
   subscribe(channels: readonly string[], onMessage: (channel: string, text: string) => void): Promise<void>
   /** Nothing was heard for too long: listen on a new connection. */
   resubscribe(): void
+  unsubscribe(): void
+  /** Answers how many have heard it, or undefined for a cluster, where a node knows only of its own. */
+  publish(channel: string, text: string): Promise<number | undefined>
   /** For looking: the names of keys, and plain reads. */
   read(command: string, ...args: string[]): Promise<unknown>
   close(): void
@@ -82,7 +85,12 @@ async function firstReached<T>(
 }
 
 /** Opens by itself, now or when the server can be reached. */
-export function openRedis(config: RedisConfig, onError: (error: Error) => void): RedisStore {
+export function openRedis(
+  config: RedisConfig,
+  onError: (error: Error) => void,
+  /** `mayLoad`: scripts that the server does not know are loaded; otherwise calls of them fail. */
+  { mayLoad = false }: { mayLoad?: boolean } = {},
+): RedisStore {
   const place = readRedisConfig(config)
   allScripts() // a package without them is told here, not by the first call
   let calls: Redis | Cluster | undefined
@@ -172,10 +180,27 @@ export function openRedis(config: RedisConfig, onError: (error: Error) => void):
     )
   }
 
+  const loading = new Map<readonly string[], Promise<void>>()
+  const loadNow = async (texts: readonly string[]) => {
+    const client = need()
+    const nodes = client instanceof Cluster ? client.nodes('master') : [client]
+    const answers = await Promise.allSettled(
+      nodes.flatMap(node => texts.map(text => node.script('LOAD', text))),
+    )
+    const failed = answers.find(answer => answer.status === 'rejected')
+    if (failed) throw failed.reason
+  }
+  /** Once for all queues that miss them in the same moment. */
+  const load = (texts: readonly string[]) => {
+    const underWay = loading.get(texts) ?? loadNow(texts).finally(() => loading.delete(texts))
+    loading.set(texts, underWay)
+    return underWay
+  }
+
   return {
     isConnected: () => calls?.status === 'ready',
     evalsha: async (sha, keys, ...args) => need().evalsha(sha, keys, ...args),
-    eval: async (text, keys, ...args) => need().eval(text, keys, ...args),
+    ...(mayLoad ? { load } : {}),
     read: async (command, ...args) => need().call(command, ...args),
     subscribe(channels, onMessage) {
       return new Promise(resolve => {
@@ -185,6 +210,15 @@ export function openRedis(config: RedisConfig, onError: (error: Error) => void):
       })
     },
     resubscribe: listen,
+    unsubscribe() {
+      wanted = undefined
+      listener?.disconnect()
+      listener = undefined
+    },
+    async publish(channel, text) {
+      const heard = await need().publish(channel, text)
+      return isCluster ? undefined : heard
+    },
     close() {
       isClosed = true
       closing.abort()

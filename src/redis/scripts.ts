@@ -23,7 +23,8 @@ export interface Script {
 /** What runs a script: a connection to Redis, or a cluster of them. */
 export interface ScriptRunner {
   evalsha(sha: string, keys: number, ...args: string[]): Promise<unknown>
-  eval(text: string, keys: number, ...args: string[]): Promise<unknown>
+  /** On every node. A relay may; others run what it has loaded, see ADR 25. */
+  load?(texts: readonly string[]): Promise<void>
 }
 
 interface Kind {
@@ -75,21 +76,45 @@ export function parseScript(name: string, source: string, shared: (part: string)
     ...['queue', ...uses].map(part => shared(part)),
     ...lines,
   ].join('\n')
-  return { name, args, kinds, parts, text, sha: createHash('sha1').update(text).digest('hex') }
+  return { name, args, kinds, parts, text, sha: digest(text) }
+}
+
+const digest = (text: string) => createHash('sha1').update(text).digest('hex')
+
+/**
+ * One release: each script ends with the digest of all of them, so no two versions share some of their scripts, and a server that
+ * has one of them has been given all.
+ */
+function readScripts(): ReadonlyMap<string, Script> {
+  const scripts = readdirSync(ownFile('lua/'))
+    .filter(file => file.endsWith('.lua'))
+    .map(file => {
+      const name = file.slice(0, -'.lua'.length)
+      return parseScript(name, read(file), part => read(`shared/${part}.lua`))
+    })
+  const release = digest(scripts.map(({ sha }) => sha).join())
+  return new Map(
+    scripts.map(script => {
+      const text = `${script.text}\n-- ${release}\n`
+      return [script.name, { ...script, text, sha: digest(text) }]
+    }),
+  )
 }
 
 let cached: ReadonlyMap<string, Script> | undefined
+let texts: readonly string[] | undefined
 
 export function allScripts(): ReadonlyMap<string, Script> {
-  cached ??= new Map(
-    readdirSync(ownFile('lua/'))
-      .filter(file => file.endsWith('.lua'))
-      .map(file => {
-        const name = file.slice(0, -'.lua'.length)
-        return [name, parseScript(name, read(file), part => read(`shared/${part}.lua`))]
-      }),
-  )
+  cached ??= readScripts()
   return cached
+}
+
+/** What a relay loads. The beat last: it is called all the time, and where it is known the others have come before it. */
+export function allTexts(): readonly string[] {
+  texts ??= [...allScripts().values()]
+    .sort((a, b) => Number(a.name === 'beat') - Number(b.name === 'beat'))
+    .map(({ text }) => text)
+  return texts
 }
 
 export function scriptNamed(name: string): Script {
@@ -105,7 +130,7 @@ function fitting(script: Script, name: string, { kind, fits, isNumber }: Kind, v
   throw new Error(`lua/${script.name}.lua: ${name} must be {${kind}}; got ${quoted(value)}`)
 }
 
-/** Run a script on one queue. Loaded again by itself where the server has forgotten it. */
+/** Run a script on one queue. Where the server does not know it, all of them are loaded by a runner that may. */
 export async function runScript(
   runner: ScriptRunner,
   script: Script,
@@ -125,21 +150,30 @@ export async function runScript(
     const part = parts[n % parts.length]
     if (part) fitting(script, part.name, part, items[n])
   }
-  const call = [root, ...values, ...items]
+  const call = async () => (await runner.evalsha(script.sha, 1, root, ...values, ...items)) as unknown[]
   try {
-    return (await runner.evalsha(script.sha, 1, ...call)) as unknown[]
+    return await call()
   } catch (error) {
-    if (!/NOSCRIPT/.test(String((error as Error)?.message))) return explainRefusal(error)
-    return (await runner.eval(script.text, 1, ...call).catch(explainRefusal)) as unknown[]
+    if (!isUnknownScript(error)) throw namingRights(error)
+    if (!runner.load) throw notLoaded(error)
+    // One node of a cluster that cannot be reached does not matter to the others.
+    const failure = await runner.load(allTexts()).catch((reason: unknown) => reason)
+    return await call().catch(again => {
+      throw namingRights(isUnknownScript(again) ? (failure ?? notLoaded(again)) : again)
+    })
   }
 }
 
-/** A script runs with the rights of who calls it. */
-function explainRefusal(error: unknown): never {
-  throw namingRights(error)
-}
+const isUnknownScript = (error: unknown) => /NOSCRIPT/.test(String((error as Error)?.message))
 
-/** What Redis refuses this user says where the rights are listed; anything else is as it was. */
+const notLoaded = (cause: unknown) =>
+  new LongshoreError(
+    'STORE_UNAVAILABLE',
+    'Redis does not have the scripts of this version of longshore. The relay that leads loads its own within a second, also after a restart of Redis. If this goes on, none leads, or one of another version: start or upgrade the relay',
+    { cause },
+  )
+
+/** A script runs with the rights of who calls it. What Redis refuses this user says where they are listed; anything else is as it was. */
 export function namingRights(error: unknown): unknown {
   const message = String((error as Error)?.message)
   if (error instanceof LongshoreError || !/NOPERM|user executing the script|ACL failure/i.test(message))

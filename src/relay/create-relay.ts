@@ -63,6 +63,7 @@ const STANDING_BY: Omit<RelayMetrics, 'stuckGroups'> = {
   applied: 0,
   appliedPerSecond: 0,
   bells: 0,
+  ignoredHints: 0,
   queues: [],
 }
 
@@ -183,7 +184,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
         'Redis cannot be reached yet: workers claim straight from Postgres until it can',
       )
     }
-    return openRedis(where, error => logger.info({ err: error }, 'Redis'))
+    return openRedis(where, error => logger.info({ err: error }, 'Redis'), { mayLoad: true })
   }
 
   /** One loop for each term that this relay leads. */

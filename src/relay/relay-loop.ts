@@ -5,9 +5,11 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { setAsleep } from '../postgres/relay-reads.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
-import { lowChannel } from '../redis/names.ts'
+import { hintChannel, lowChannel } from '../redis/names.ts'
+import { allTexts } from '../redis/scripts.ts'
 import { pauseMs } from '../runtime/retry.ts'
 import { createWakeUp, FLOW_LOOK_MS } from '../runtime/wake-up.ts'
+import { hearHints } from './hear-hints.ts'
 import { createRelayTerm, type RelayTermOptions } from './relay-term.ts'
 
 export interface RelayMetrics {
@@ -19,6 +21,8 @@ export interface RelayMetrics {
   appliedPerSecond: number
   /** Workers woken by the relay's own steps. */
   bells: number
+  /** Hints of producers that were of no use: not in the right form, or of a queue that is not open. */
+  ignoredHints: number
   /** Groups that do not move although they could. */
   stuckGroups: number
   queues: {
@@ -149,7 +153,11 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
     if (await hasFound) look()
   }
 
-  const subscribed = store.subscribe([lowChannel(deployment)], (_, text) => {
+  const hints = hearHints({ store, deployment, queues: term.queues, logger })
+  const channels = [lowChannel(deployment), hintChannel(deployment)]
+  const subscribed = store.subscribe(channels, (channel, text) => {
+    if (isStopped) return
+    if (channel === hintChannel(deployment)) return hints.hear(text)
     const [root = '', lanes = ''] = text.split(' ')
     term.wantMore(root, lanes.split(',').map(Number))
     look()
@@ -159,6 +167,8 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
   /** Rows that are read before a queue is open would force it to be built anew. */
   const openFirst = async () => {
     mustTurn = true
+    // Where Redis cannot be reached yet, the first step that finds its script missing loads all of them.
+    store.load?.(allTexts()).catch(error => logger.info({ err: error }, 'could not load the scripts yet'))
     await term.readQueues().catch(error => logger.info({ err: error }, 'could not read the queues yet'))
     await Promise.race([
       term.opened(),
@@ -185,6 +195,7 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
       applied: term.applied,
       appliedPerSecond: rate.perSecond,
       bells: term.bells,
+      ignoredHints: hints.ignored,
       queues: [...term.queues.values()].map(queue => ({
         name: queue.name,
         generation: queue.generation,
@@ -198,6 +209,7 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
       isStopped = true
       stopping.abort()
       wakeUp.stop()
+      store.unsubscribe() // so that producers learn that no leader hears them
       await Promise.allSettled([turning, ...duties])
       await term.stop()
     },

@@ -18,6 +18,11 @@ export function createRelayMetrics(
   counter('applied_total', 'Outbox rows applied since this term began', () => read().applied)
   gauge('applied_per_second', 'Outbox rows applied per second', () => read().appliedPerSecond)
   counter('lost_bells_total', 'Workers woken again because a bell got lost', () => read().bells)
+  counter(
+    'ignored_hints_total',
+    'Hints of producers that were not in the right form, or of a queue that is not open',
+    () => read().ignoredHints,
+  )
   gauge('stuck_groups', 'Groups that do not move although they could', () => read().stuckGroups)
 
   const byQueue = (name: string, help: string, of: (queue: RelayMetrics['queues'][number]) => number) =>

@@ -108,9 +108,9 @@ describe('a bell that tells of a job', () => {
     const done = counter()
     const other = defineTask<number>({ name: 'other', queue: 'other' })
     const run = () => done.add()
-    await deployment.worker({ handlers: [task.handle(run), other.handle(run)] })
-    const relay = await deployment.relay()
     // Past the proxy, which holds both bells back for a moment.
+    const relay = await deployment.relay({ redis: redis.server.url })
+    await deployment.worker({ handlers: [task.handle(run), other.handle(run)] })
     const producer = deployment.producer({ tasks: [task, other], redis: redis.server.url })
     const inBoth = (name: string) =>
       eventually(`${name} in both queues`, async () => {

@@ -1,4 +1,5 @@
-/** A version that keeps other keys in Redis, beside this one: they do not meet there, and Postgres has the jobs of both. */
+/** A version that keeps other keys in Redis, or runs other scripts there, beside this one: Postgres has the jobs of both. */
+import { setTimeout as pause } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
@@ -15,6 +16,7 @@ const deployment = useDeployment(database, { redis, bringsRelays: true })
 const startRelay = useRelayProcesses(database, deployment)
 const startProcess = useWorkerProcesses(database, deployment)
 const next = useNextVersion({ version: '0.2.0', servesFrom: '0.1.0', hasOtherLayout: true })
+const rewritten = useNextVersion({ version: '0.2.0', servesFrom: '0.1.0', hasOtherScripts: true })
 
 const goes = (worker: WorkerProcess, path: 'redis' | 'direct') =>
   eventually(`jobs come ${path}`, async () => worker.path === path, 30_000)
@@ -49,5 +51,28 @@ describe('a version with another layout in Redis', () => {
     expect(runs.every(run => run.wentTo === 'ended')).toBe(true)
     const workers = new Set(runs.slice(4).map(run => run.worker))
     expect(workers).toEqual(new Set([old.id, young.id]))
+  }, 120_000)
+})
+
+describe('a version with other scripts in Redis', () => {
+  it('[X15] claims straight from Postgres until its own relay loads them, and says so once; the version before goes on', async () => {
+    const oldRelay = await deployment.relay()
+    const old = await deployment.worker({ maxConcurrentTasks: 2, handlers: [nap.handle(() => pause(10))] })
+    expect((await rewritten.spawnCli(['migrate'], { DATABASE_URL: database.url }).ended).code).toBe(0)
+    const young = await startProcess({ name: 'new', build: rewritten, goesDirect: true, logLevel: 'warn' })
+    const COMPLAINT = 'Redis does not have the scripts of this version'
+    await young.says(COMPLAINT)
+    const producer = deployment.producer({ tasks: [nap], redis: redis.url })
+    for (const ref of await producer.enqueueMany(nap, Array(50).fill(0))) await producer.waitFor(ref)
+    expect([old.path, young.path]).toEqual(['redis', 'direct'])
+
+    await oldRelay.stop()
+    await (await startRelay({ build: rewritten })).leads()
+    await goes(young, 'redis')
+    await eventually('the version before too', async () => old.path === 'redis')
+    for (const ref of await producer.enqueueMany(nap, Array(50).fill(0))) await producer.waitFor(ref)
+    expect(young.said().split('Redis cannot be used')).toHaveLength(2)
+    const runs = await deployment.runs()
+    expect(new Set(runs.map(run => run.worker)).size).toBe(2)
   }, 120_000)
 })

@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { createRelay, createWorker, defineTask } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
@@ -79,6 +79,12 @@ describe.each(['worker', 'relay'])('a %s', command => {
         expect(status).toBe(200)
         return pattern.test(String(body['redis']))
       })
+    if (command === 'worker') {
+      await says(/^away \(.*\): Redis does not have the scripts .* start or upgrade the relay$/)
+      const relay = createRelay({ postgres: database.urlOf('relay'), redis: redis.server.url })
+      onTestFinished(() => relay.stop())
+      await relay.start()
+    }
     await says(/^up$/)
     redis.proxy.holdAll()
     await says(/^away \((jobs come|workers claim) straight from Postgres\): ./)

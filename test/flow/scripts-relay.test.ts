@@ -1,8 +1,12 @@
 /** The relay’s steps are fenced, generations follow each other, and what a server does wrong leaves nothing half-written. */
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest'
 import { beatChannel } from '../../src/redis/names.ts'
-import { type Place, START } from '../../src/redis/queue-index.ts'
+import { openRedis, type RedisStore } from '../../src/redis/open-redis.ts'
+import { type Place, queueIndex, START } from '../../src/redis/queue-index.ts'
+import { allScripts } from '../../src/redis/scripts.ts'
+import { dropRedisUsers, makeRedisUsers } from '../support/acl.ts'
 import { job, laneFacts, QUEUE, useQueues, useRedis } from '../support/redis.ts'
+import { eventually } from '../support/signals.ts'
 
 const redis = useRedis()
 const begin = useQueues(redis)
@@ -187,6 +191,40 @@ describe('a server', () => {
     await redis.client.script('FLUSH')
     await queue.worker(1)
     expect(await queue.takeIds(1, 1)).toEqual(['a'])
+  })
+
+  it('[X15] that has forgotten its scripts gets all of them from the relay, and none from a worker, which says so', async () => {
+    const queue = await begin()
+    await queue.lane(1)
+    await queue.placeJobs([job('a')])
+    const users = await makeRedisUsers(redis.server.url, redis.deployment)
+    const [worker, relay] = (['worker', 'relay'] as const).map(role =>
+      openRedis(users[role], () => undefined, { mayLoad: role === 'relay' }),
+    ) as [RedisStore, RedisStore]
+    onTestFinished(() => {
+      for (const store of [worker, relay]) store.close()
+    })
+    await eventually('both are connected', async () => worker.isConnected() && relay.isConnected())
+    const register = () =>
+      queueIndex(worker, redis.deployment, QUEUE).register('g1', 1, {
+        tasks: ['task'],
+        tags: ['default'],
+        constraintTags: ['c:'],
+      })
+    const beat = () =>
+      queueIndex(relay, redis.deployment, QUEUE).beat({ ...queue.step(), seq: 2 }, QUEUE, 5000)
+    const shas = [...allScripts().values()].map(({ sha }) => sha)
+    const known = async () => ((await redis.client.script('EXISTS', ...shas)) as number[]).filter(Boolean)
+    await redis.client.script('FLUSH')
+    await expect(register()).rejects.toMatchObject({
+      code: 'STORE_UNAVAILABLE',
+      message: expect.stringMatching(/The relay that leads loads its own.*start or upgrade the relay/),
+    })
+    expect(await known()).toEqual([])
+    expect(await beat()).toMatchObject({ code: 'OK', queued: 1 })
+    expect(await known()).toHaveLength(shas.length)
+    expect(await register()).toBe('OK')
+    expect(await dropRedisUsers(users, redis.server.url)).toEqual([])
   })
 
   it('whose memory is full refuses what adds, wholly, and lets jobs out', async () => {

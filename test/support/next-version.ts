@@ -2,7 +2,15 @@
  * A version of longshore that comes after this one, as a build of its own: one migration more, all functions with another text, and
  * some of them with an argument more. To this one, processes of the version before are those of the tests.
  */
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { join, resolve } from 'node:path'
 import { afterAll, beforeAll } from 'vitest'
 import { BUILT_FOLDER, type Cli, spawnFile } from './spawn-cli.ts'
@@ -27,6 +35,8 @@ export function useNextVersion(options: {
   servesFrom: string
   /** It keeps other keys in Redis. */
   hasOtherLayout?: boolean
+  /** It runs other scripts in Redis, on the same keys. */
+  hasOtherScripts?: boolean
 }): NextVersion {
   let folder = ''
 
@@ -41,6 +51,7 @@ export function useNextVersion(options: {
     changeFunctions(join(folder, 'migrations/functions'))
     addMigration(join(folder, 'migrations'))
     if (options.hasOtherLayout) changeLayout(folder)
+    if (options.hasOtherScripts) appendFileSync(join(folder, 'lua/probe.lua'), '-- of the next version\n')
   })
 
   afterAll(() => rmSync(folder, { recursive: true, force: true }))

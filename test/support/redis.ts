@@ -38,7 +38,7 @@ export function useRedis(): TestRedis {
   beforeAll(async () => {
     server = await startRedis({ own: true })
     client = await connectRedis(server.url)
-    store = openRedis(server.url, () => undefined)
+    store = openRedis(server.url, () => undefined, { mayLoad: true })
     await eventually('there is a connection', async () => store.isConnected())
   })
   beforeEach(() => {

@@ -41,6 +41,40 @@ export const ROLE_ROWS: readonly RoleRow[] = [
     ],
     'may not': ['read payloads, results, errors beyond their message, or logs; change anything'],
   }),
+  ...rowsOf('Redis', 'producer', {
+    may: ['tell the relay which jobs it has made ready'],
+    'may not': [
+      'read any key: ready jobs, jobs that were taken, queues, workers, limits',
+      'write any key',
+      'run a script, neither one that is loaded nor one of its own',
+      'listen to any channel, not even to the hints of other producers',
+      'ring a worker, or speak for a relay',
+      'reach keys and channels of another deployment',
+      'administer Redis, or look around in it',
+    ],
+  }),
+  ...rowsOf('Redis', 'worker', {
+    may: ['run the scripts that the relay has loaded', 'listen to its bell and to the beat of the relay'],
+    'may not': [
+      'run or load a script of its own, so none without an end',
+      'write the head of a queue, as every step of the relay does',
+      'tell workers that it leads',
+      'listen to the hints of producers',
+      'reach keys and channels of another deployment',
+      'administer Redis, or look around in it',
+    ],
+  }),
+  ...rowsOf('Redis', 'relay', {
+    may: [
+      'load scripts and run them',
+      'listen to the hints of producers, tell workers that it leads, and ring them',
+    ],
+    'may not': [
+      'run a script that is not loaded',
+      'reach keys and channels of another deployment',
+      'administer Redis, or look around in it',
+    ],
+  }),
 ]
 
 /** A test that proves this row. */

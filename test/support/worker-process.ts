@@ -24,6 +24,8 @@ export interface WorkerProcess {
   release(): void
   /** Resolves when its output contains this. */
   says(text: string): Promise<void>
+  /** All of its output so far. */
+  said(): string
 }
 
 type ProcessOptions = Pick<WorkerOptions, 'lease' | 'name' | 'maxConcurrentTasks' | 'claimBatchSize'> & {
@@ -35,6 +37,8 @@ type ProcessOptions = Pick<WorkerOptions, 'lease' | 'name' | 'maxConcurrentTasks
   build?: NextVersion
   /** Redis holds nothing for it yet. */
   goesDirect?: boolean
+  /** Of its output. Default: it logs nothing. */
+  logLevel?: 'warn'
 }
 
 /** Call after `useDeployment`: then the processes end before the audit. */
@@ -48,6 +52,7 @@ export function useWorkerProcesses(database: TestDatabase, deployment: Deploymen
     clockOffByMs,
     build,
     goesDirect = false,
+    logLevel,
     ...options
   }: ProcessOptions = {}): Promise<WorkerProcess> {
     await deployment.needRelay()
@@ -60,7 +65,10 @@ export function useWorkerProcesses(database: TestDatabase, deployment: Deploymen
           ...options,
         }),
       ],
-      { LONGSHORE_LOG_LEVEL: 'silent', ...(clockOffByMs === undefined ? {} : clockOffBy(clockOffByMs)) },
+      {
+        LONGSHORE_LOG_LEVEL: logLevel ?? 'silent',
+        ...(clockOffByMs === undefined ? {} : clockOffBy(clockOffByMs)),
+      },
     )
     const process: WorkerProcess & { id: number } = {
       id: 0,
@@ -80,6 +88,7 @@ export function useWorkerProcesses(database: TestDatabase, deployment: Deploymen
       resume: () => void child.kill('SIGCONT'),
       release: () => void child.kill('SIGUSR2'),
       says,
+      said,
     }
     started.push(process)
     await says('.\n')

@@ -36,18 +36,18 @@ describe('running a script', () => {
 
   it('passes named arguments in their order, and items behind them', async () => {
     const calls: unknown[][] = []
-    const runner = { evalsha: async (...call: unknown[]) => calls.push(call), eval: async () => [] }
+    const runner = { evalsha: async (...call: unknown[]) => calls.push(call) }
     await runScript(runner, script, 'root', { second: 2, first: 1 }, ['x', '3'])
     expect(calls).toEqual([[script.sha, 1, 'root', '1', '2', 'x', '3']])
   })
 
   it('passes the largest number that Lua can tell from its neighbours', async () => {
-    const runner = { evalsha: async () => ['OK'], eval: async () => [] }
+    const runner = { evalsha: async () => ['OK'] }
     expect(await runScript(runner, script, 'root', { first: 2 ** 53 - 1, second: '' })).toEqual(['OK'])
   })
 
   it('refuses a call without one of them', async () => {
-    const runner = { evalsha: async () => [], eval: async () => [] }
+    const runner = { evalsha: async () => [] }
     await expect(runScript(runner, script, 'root', { first: 1 })).rejects.toThrow('lua/sum.lua needs second')
   })
 
@@ -63,7 +63,7 @@ describe('running a script', () => {
     [1, ['x', '1.5'], 'count must be {int}; got "1.5"'],
   ])('refuses %j with items %j before anything is sent', async (first, items, problem) => {
     let calls = 0
-    const runner = { evalsha: async () => calls++, eval: async () => calls++ }
+    const runner = { evalsha: async () => calls++ }
     const call = runScript(runner, script, 'root', { first, second: '' }, items)
     await expect(call).rejects.toThrow(problem)
     expect(calls).toBe(0)
