@@ -55,6 +55,8 @@ const QUEUES_MS = 1000
 const PAUSES = { firstMs: 50, maxMs: 1000 }
 const PROGRESS_MS = 1000
 const AUDIT_MS = 1000
+const ECHO_MS = 1000
+const DEAF_MS = 5000
 /** How long a new leader waits for Redis before it reads the outbox without it. */
 const OPEN_FIRST_MS = 2000
 /** Reading in so few lanes is over before anybody could look. */
@@ -149,14 +151,24 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
         logger.info({ queue: queue.name, lanesToRead: queue.lowLanes.size }, 'reading lanes into Redis')
     }
   }
+  /** It says nothing to itself, and hears it: a connection that only listens does not notice that it is dead. */
+  const stayHearing = async () => {
+    if (performance.now() - heardAt > DEAF_MS) {
+      heardAt = performance.now()
+      store.resubscribe()
+    }
+    await store.publish(hintChannel(deployment), '')
+  }
   const lookIf = async (hasFound: Promise<boolean>) => {
     if (await hasFound) look()
   }
 
   const hints = hearHints({ store, deployment, queues: term.queues, logger })
   const channels = [lowChannel(deployment), hintChannel(deployment)]
+  let heardAt = performance.now()
   const subscribed = store.subscribe(channels, (channel, text) => {
-    if (isStopped) return
+    heardAt = performance.now()
+    if (isStopped || text === '') return
     if (channel === hintChannel(deployment)) return hints.hear(text)
     const [root = '', lanes = ''] = text.split(' ')
     term.wantMore(root, lanes.split(',').map(Number))
@@ -181,6 +193,7 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
     every(QUEUES_MS, term.readQueues),
     every(BEAT_MS, () => lookIf(term.beat())),
     every(PROGRESS_MS, showProgress),
+    every(ECHO_MS, stayHearing),
     every(AUDIT_MS, () => lookIf(term.audit())),
   ]
 

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
+import { hintChannel } from '../../src/redis/names.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { useRedis } from '../support/own-redis.ts'
@@ -50,4 +51,26 @@ it('[S10] a bell that was swallowed on the way is found, though every connection
   await producer.enqueue(task, 1)
   await done.reached(2)
   await deployment.atRest()
+})
+
+it('[S10] a relay whose listening connection is half open hears producers again', async () => {
+  const relay = await deployment.relay()
+  await eventually('it leads', async () => relay.metrics().isLeader)
+  const channel = hintChannel((await redis.rootKey(database)).split(':')[1] ?? '')
+  // A hint that makes no sense is counted.
+  let told = 0
+  const tell = async () => {
+    told += Number(await redis.command('PUBLISH', channel, 'nonsense'))
+  }
+  await eventually('it listens', async () => {
+    if (told === 0) await tell()
+    return told === 1 && relay.metrics().ignoredHints === 1
+  })
+  redis.proxy.swallow('replies')
+  await tell()
+  redis.proxy.letFlow()
+  await eventually('it hears again', async () => {
+    await tell()
+    return relay.metrics().ignoredHints > 1
+  })
 })
