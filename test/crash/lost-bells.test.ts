@@ -66,8 +66,10 @@ it('[S10] a relay whose listening connection is half open hears producers again'
     if (told === 0) await tell()
     return told === 1 && relay.metrics().ignoredHints === 1
   })
+  const passesBy = redis.proxy.hearsReply('nonsense')
   redis.proxy.swallow('replies')
   await tell()
+  await passesBy
   redis.proxy.letFlow()
   await eventually('it hears again', async () => {
     await tell()
