@@ -22,7 +22,7 @@ begin
   perform longshore.pass_on('{}', '{}', array[v_workflow]);
   return true;
 exception when lock_not_available then
-  raise exception 'longshore: somebody holds workflow % or its next job for longer than a second', p_key
+  raise exception 'longshore: somebody holds workflow % or its next job for longer than a second', left(p_key, 200)
     using errcode = 'lock_not_available',
       hint = 'An open transaction has enqueued into it or has changed the job: try again when that has ended.';
 end

@@ -9,7 +9,7 @@ declare
   v_was longshore.tasks;
 begin
   if p_concurrency < 1 or p_per_key < 1 then
-    raise exception 'longshore: the concurrency of % must be a whole number from 1 to 1000000', p_task
+    raise exception 'longshore: the concurrency of % must be a whole number from 1 to 1000000', left(p_task, 200)
       using errcode = 'invalid_parameter_value', hint = 'Leave it out for no limit.';
   end if;
   select * into v_was from longshore.tasks t where t.name = p_task;

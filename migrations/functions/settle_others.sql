@@ -54,7 +54,7 @@ begin
       perform longshore.send_back(v_job, null, v_job.error);
       v_ready := v_ready || v_job.id;
     else
-      raise exception 'longshore: unknown outcome "%"', v_given.outcome using errcode = 'invalid_parameter_value';
+      raise exception 'longshore: unknown outcome "%"', left(v_given.outcome, 200) using errcode = 'invalid_parameter_value';
     end if;
     if v_job.slot is not null or v_job.key_slot is not null then
       return query select null::uuid, 'held'::text, v_job.lane, v_job.slot, v_job.key_slot;

@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
+import { cut } from '../job/shown.ts'
 import { ownFile } from '../runtime/own-files.ts'
 import { addCancelCommand } from './cancel.ts'
 import { addDevCommand } from './dev.ts'
@@ -41,7 +42,7 @@ something; when a second signal forced the end 130 (SIGINT) or 143 (SIGTERM).`,
   )
   .configureOutput({
     writeOut: writeHelp,
-    outputError: text => tell(text.trimEnd()),
+    outputError: text => tell(cut(text.trimEnd(), 1000)),
   })
   .exitOverride()
 

@@ -32,7 +32,7 @@ export function toId(what: 'job' | 'group', text: string): JobId {
   } catch {
     throw new LongshoreError(
       'CONFIG_INVALID',
-      `a ${what} id is a UUID like 0198c0de-0000-7000-8000-000000000000; got ${quoted(text)}`,
+      `a ${what} id is a UUID like 0198c0de-0000-7000-8000-000000000000, as the producer returned it; got ${quoted(text)}`,
     )
   }
 }

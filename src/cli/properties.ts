@@ -1,6 +1,7 @@
 /** `longshore properties`: show or declare the keys of the properties that jobs may ask of a worker. */
 import type { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
+import { listed } from '../job/shown.ts'
 import { declarePropertyKeys, readPropertyKeys } from '../postgres/property-keys.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
 import { print, printJson } from './output.ts'
@@ -15,7 +16,7 @@ export function addPropertiesCommand(program: Command): void {
   addDatabaseOptions(command).action(
     async (keys: string[], options: DatabaseOptions & { none?: boolean; json?: boolean }) => {
       if (options.none && keys.length > 0) {
-        throw new LongshoreError('CONFIG_INVALID', `give keys or --none, not both; got ${keys.join(' ')}`)
+        throw new LongshoreError('CONFIG_INVALID', `give keys or --none, not both; got ${listed(keys)}`)
       }
       const where = { postgres: requireDatabaseUrl(options), schema: options.schema }
       const declared =

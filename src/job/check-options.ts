@@ -1,6 +1,6 @@
 /** Owns the checks that options of every kind share. A message names the option and says what it may be. */
 import { type ErrorCode, LongshoreError } from './errors.ts'
-import { shown } from './shown.ts'
+import { quoted, shown } from './shown.ts'
 import { messageOf } from './stored-error.ts'
 
 /** What `read` returns, which looks at what a user gave: that may throw where it is touched. */
@@ -32,7 +32,7 @@ export function checkOptions(
   if (unknown === undefined) return
   throw new LongshoreError(
     code,
-    `${what}: unknown option ${JSON.stringify(unknown)}; options are ${known.join(', ')}`,
+    `${what}: unknown option ${quoted(unknown)}; options are ${known.join(', ')}`,
   )
 }
 

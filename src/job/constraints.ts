@@ -5,7 +5,7 @@
  */
 
 import { LongshoreError } from './errors.ts'
-import { quoted as shown } from './shown.ts'
+import { listed, quoted as shown } from './shown.ts'
 
 /** Property keys that a deployment may declare, and so what a job may ask for: 3 keys make 8 tags of a worker. */
 const MOST_KEYS = 3
@@ -44,9 +44,9 @@ export function parseConstraintTag(tag: string): Record<string, string> {
 export function checkPropertyKeys(keys: readonly string[]): string[] {
   if (!Array.isArray(keys)) throw invalid(`property keys must be a list like ['gpu']; got ${shown(keys)}`)
   for (const key of keys) checkKey('property keys', key)
+  checkCount('property keys', keys)
   const repeated = keys.find((key, at) => keys.indexOf(key) !== at)
   if (repeated !== undefined) throw invalid(`property keys: ${repeated} is named twice`)
-  checkCount('property keys', keys)
   return [...keys]
 }
 
@@ -103,7 +103,7 @@ function checkValue(what: string, value: unknown): void {
 function checkCount(what: string, keys: readonly string[]): void {
   if (keys.length <= MOST_KEYS) return
   throw invalid(
-    `${what}: ${keys.join(', ')} are ${keys.length} keys, at most ${MOST_KEYS} are possible: leave out ${keys.length - MOST_KEYS}`,
+    `${what}: ${listed(keys)} are ${keys.length} keys, at most ${MOST_KEYS} are possible: leave out ${keys.length - MOST_KEYS}`,
   )
 }
 

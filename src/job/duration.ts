@@ -1,6 +1,6 @@
 /** Owns how a length of time is written: milliseconds, or a number with a unit such as `'30s'`. */
 
-import { LongshoreError } from './errors.ts'
+import { type ErrorCode, LongshoreError } from './errors.ts'
 import { shown } from './shown.ts'
 
 type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
@@ -32,12 +32,12 @@ export function toTimerMs(duration: Duration, what: string): number {
 }
 
 /** Milliseconds of a duration; `what` names it in the error. */
-export function toMs(duration: Duration, what: string): number {
+export function toMs(duration: Duration, what: string, code: ErrorCode = 'CONFIG_INVALID'): number {
   const match = typeof duration === 'string' ? WRITTEN.exec(duration) : undefined
   const ms = match ? Number(match[1]) * UNIT_MS[match[2] as Unit] : duration
   if (typeof ms !== 'number' || !(ms >= 0 && ms <= LONGEST_MS)) {
     throw new LongshoreError(
-      'CONFIG_INVALID',
+      code,
       `${what} must be milliseconds or a text like '500ms', '30s', '5m', '2h' or '1d', at most ten years; got ${shown(duration)}`,
     )
   }

@@ -78,9 +78,10 @@ export function toShape(task: Task, options: JobOptions): Shape {
   checkWhole('priority', priority, 0, 2047)
   checkWhole('attempts', attempts, 1, 1000)
   const shape: Shape = {
-    queue: options.queue === undefined ? task.queue : checkLabel('queue', options.queue),
+    queue:
+      options.queue === undefined ? task.queue : checkLabel('queue', options.queue, undefined, 'JOB_INVALID'),
     task: task.name,
-    tag: options.tag === undefined ? task.tag : checkLabel('tag', options.tag),
+    tag: options.tag === undefined ? task.tag : checkLabel('tag', options.tag, undefined, 'JOB_INVALID'),
     constraintTag: constraintTag(options.constraints),
     maxAttempts: attempts,
     priority,
@@ -92,7 +93,7 @@ export function toShape(task: Task, options: JobOptions): Shape {
         `task ${task.name} has no concurrencyPerKey, so concurrencyKey would limit nothing: declare it with defineTask`,
       )
     }
-    shape.concurrencyKey = checkLabel('concurrencyKey', options.concurrencyKey, 200)
+    shape.concurrencyKey = checkLabel('concurrencyKey', options.concurrencyKey, 200, 'JOB_INVALID')
   }
   return Object.assign(shape, toTime(options))
 }
@@ -134,7 +135,7 @@ function toTime({ delay, runAt }: Pick<JobOptions, 'delay' | 'runAt'>): Pick<Sha
   if (delay !== undefined && runAt !== undefined) {
     throw new LongshoreError('JOB_INVALID', 'give delay or runAt, not both')
   }
-  if (delay !== undefined) return { delayMs: toMs(delay, 'delay') }
+  if (delay !== undefined) return { delayMs: toMs(delay, 'delay', 'JOB_INVALID') }
   if (runAt !== undefined) {
     const ms = runAt instanceof Date ? runAt.getTime() : Number.NaN
     if (!(ms >= 0 && ms <= LAST_RUN_AT_MS)) {

@@ -2,6 +2,8 @@
  * Owns the catalogue of errors. A code is stable: programs may switch on it. A message names the value that
  * was wrong and says what to do next.
  */
+import { cut } from './shown.ts'
+
 export type ErrorCode =
   | 'CONFIG_INVALID'
   | 'COMPLETED_TWICE'
@@ -36,6 +38,9 @@ export type ErrorCode =
   | 'WAIT_TIMEOUT'
   | 'WORKER_STOPPED'
 
+/** Each value in a message is cut by itself; this is for what is quoted from elsewhere. */
+const MESSAGE_LENGTH = 10_000
+
 export class LongshoreError extends Error {
   override readonly name: string = 'LongshoreError'
 
@@ -44,7 +49,7 @@ export class LongshoreError extends Error {
     message: string,
     options?: { cause?: unknown },
   ) {
-    super(message, options)
+    super(cut(message, MESSAGE_LENGTH), options)
   }
 }
 

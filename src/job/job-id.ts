@@ -50,9 +50,9 @@ export function newJobId(): JobId {
 }
 
 /** Accepts a job id from outside: any UUID, in either case. */
-export const toJobId = (text: string): JobId => toId(text, 'JOB_INVALID', A_JOB_ID) as JobId
+export const toJobId = (text: string): JobId => toId(text, 'JOB_INVALID', A_JOB_ID, MAKE_ONE) as JobId
 
-export const toGroupId = (text: string): string => toId(text, 'GROUP_INVALID', A_GROUP_ID)
+export const toGroupId = (text: string): string => toId(text, 'GROUP_INVALID', A_GROUP_ID, MAKE_ONE)
 
 /** As this package and Postgres write it. */
 export const isJobId = (text: string): boolean => VALID.test(text)
@@ -60,25 +60,28 @@ export const isJobId = (text: string): boolean => VALID.test(text)
 type Ref = string | { readonly id: string }
 const A_JOB_ID = 'a job id is a UUID'
 const A_GROUP_ID = 'a group id is a UUID'
+const MAKE_ONE = ': make one with newJobId(), or derive one from a key of yours with UUIDv5'
 
 /** The id of a job that is given by reference or id. `expected` says in the error what would have been right. */
 export const jobIdOf = (ref: Ref, code: ErrorCode = 'JOB_INVALID', expected = A_JOB_ID): JobId =>
-  toId(idIn(ref), code, expected) as JobId
+  toId(idIn(ref), code, expected, ': pass what `enqueue` returned, or its `id`') as JobId
 
-export const groupIdOf = (ref: Ref): string => toId(idIn(ref), 'GROUP_INVALID', A_GROUP_ID)
+export const groupIdOf = (ref: Ref): string =>
+  toId(idIn(ref), 'GROUP_INVALID', A_GROUP_ID, ': pass the group, or its `id`')
 
 const idIn = (ref: unknown): unknown => (hasProperty(ref, 'id') ? ref.id : ref)
 
-function toId(value: unknown, code: ErrorCode, expected: string): string {
+function toId(value: unknown, code: ErrorCode, expected: string, advice: string): string {
   const id = typeof value === 'string' ? value.toLowerCase() : ''
   if (VALID.test(id)) return id
-  throw new LongshoreError(code, `${expected}; got ${described(value)}`)
+  throw new LongshoreError(code, `${expected}; got ${described(value) ?? `${quoted(value)}${advice}`}`)
 }
 
-function described(value: unknown): string {
+/** What else it is, with what to do then. */
+function described(value: unknown): string | undefined {
   if (Array.isArray(value)) return 'a list: give them one by one'
   if (hasProperty(value, 'then')) return 'a promise: wait for it first'
-  return typeof value === 'object' && value !== null ? 'an object without an id' : quoted(value)
+  return typeof value === 'object' && value !== null ? 'an object without an id' : undefined
 }
 
 const hasProperty = <K extends string>(value: unknown, key: K): value is Record<K, unknown> =>

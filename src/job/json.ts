@@ -4,6 +4,7 @@
  * cycles, `\u0000` and lone surrogates. Only -0 becomes 0.
  */
 import { LongshoreError } from './errors.ts'
+import { cut } from './shown.ts'
 import { messageOf } from './stored-error.ts'
 
 export type EncodedJson = { ok: true; text: string } | { ok: false; problem: string }
@@ -134,4 +135,4 @@ function findObjectProblem(
   return undefined
 }
 
-const at = (path: string) => (path === '' ? 'the value' : path.replace(/^\./, ''))
+const at = (path: string) => (path === '' ? 'the value' : cut(path.replace(/^\./, '')))

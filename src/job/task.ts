@@ -209,7 +209,7 @@ function makeTask<Input, Payload, Returned, Result>(
 }
 
 function checkTimeout(name: string, timeout: Duration): number {
-  const ms = toMs(timeout, `task ${name}: timeout`)
+  const ms = toMs(timeout, `task ${name}: timeout`, 'TASK_INVALID')
   if (ms >= 1 && ms <= LONGEST_TIMER_MS) return ms
   throw new LongshoreError(
     'TASK_INVALID',

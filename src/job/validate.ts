@@ -1,5 +1,6 @@
 /** Owns checking a value against a Standard Schema, and saying in one line what does not fit. */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
+import { cut } from './shown.ts'
 
 export type Validated = { ok: true; value: unknown } | { ok: false; problem: string }
 
@@ -17,7 +18,8 @@ function toValidated(outcome: StandardSchemaV1.Result<unknown>): Validated {
   if (!outcome.issues) return { ok: true, value: outcome.value }
   const shown = outcome.issues.slice(0, 5).map(issue => {
     const path = issue.path?.map(part => String(typeof part === 'object' ? part.key : part)).join('.')
-    return path ? `${path}: ${issue.message}` : issue.message
+    const said = cut(String(issue.message), 500)
+    return path ? `${cut(path)}: ${said}` : said
   })
   const more = outcome.issues.length - shown.length
   return { ok: false, problem: shown.join('; ') + (more > 0 ? ` (and ${more} more)` : '') }

@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { LongshoreError } from '../job/errors.ts'
 import type { Queryable } from '../job/queryable.ts'
+import { messageOf } from '../job/stored-error.ts'
 import { explainDenied } from './denied.ts'
 import type { PostgresConfig } from './postgres-config.ts'
 import { pinSession } from './session.ts'
@@ -48,11 +49,24 @@ export function connectionConfig(postgres: PostgresConfig): pg.ClientConfig {
     throw new LongshoreError('CONFIG_INVALID', 'no Postgres given: set DATABASE_URL or pass `postgres`')
   }
   const given = typeof postgres === 'string' ? { connectionString: postgres } : postgres
+  if (given.connectionString !== undefined) checkConnectionString(given.connectionString)
   return {
     application_name: 'longshore',
     keepAlive: true,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     ...given,
+  }
+}
+
+/** By the driver, which would otherwise throw at the first connect. What it says is not passed on as a cause: it may quote the password. */
+function checkConnectionString(connectionString: string): void {
+  try {
+    new pg.Client({ connectionString })
+  } catch (error) {
+    throw new LongshoreError(
+      'CONFIG_INVALID',
+      `the Postgres connection string cannot be read: ${messageOf(error)}. Write it as postgres://user:password@host:5432/name, with @ : / ? # % in the password written as %40 %3A %2F %3F %23 %25`,
+    )
   }
 }
 

@@ -19,6 +19,7 @@ import type { FinishedGroup, GroupEvent, GroupRef, GroupStatus } from '../job/gr
 import type { FinishedJob, Job, JobRef } from '../job/job.ts'
 import { groupIdOf, type JobId, jobIdOf, newJobId, toGroupId, toJobId } from '../job/job-id.ts'
 import type { LogLine, Progress } from '../job/job-log.ts'
+import { oneTaskAName } from '../job/one-task-a-name.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { shown } from '../job/shown.ts'
 import { checkLabel, checkTask, type Task } from '../job/task.ts'
@@ -190,6 +191,8 @@ const MOST_PAYLOAD_BYTES = 4 * 1024 * 1024
 export function createProducer(options: ProducerOptions = {}): Producer {
   checkOptions('CONFIG_INVALID', 'createProducer', options, KNOWN)
   checkTasks(options.tasks ?? [])
+  const checkName = oneTaskAName()
+  options.tasks?.forEach(checkName)
   if (options.redis) readRedisConfig(options.redis)
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
   const logger = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
@@ -393,6 +396,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   return {
     async enqueue(task, payload, given = NO_OPTIONS) {
       checkTask(task)
+      checkName(task as Task)
       const { shape, text: common, usual } = shapeOf(task as Task, given)
       const place = given === NO_OPTIONS ? NO_PLACE : toWorkflowPlace(given)
       // As they are at the call: the caller may use the object again.
@@ -420,6 +424,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
     async enqueueMany(task, payloads, given = NO_OPTIONS) {
       checkTask(task)
+      checkName(task as Task)
       if (!Array.isArray(payloads)) {
         throw new LongshoreError(
           'JOB_INVALID',
@@ -517,7 +522,12 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const id = given.id === undefined ? newJobId() : toGroupId(given.id)
       const isChosen = given.id !== undefined
       const group = { id, isNew: true, isChosen, ...(name === undefined ? {} : { name }) }
-      return createGroupBuilder({ id, isLive: false, submit: (drafts, tx) => submit(group, drafts, tx) })
+      return createGroupBuilder({
+        id,
+        isLive: false,
+        checkName,
+        submit: (drafts, tx) => submit(group, drafts, tx),
+      })
     },
 
     addToGroup(given) {
@@ -525,6 +535,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       return createGroupBuilder({
         id,
         isLive: true,
+        checkName,
         submit: (drafts, tx) => submit({ id, isNew: false }, drafts, tx),
       })
     },

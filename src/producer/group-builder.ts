@@ -75,6 +75,8 @@ export function createGroupBuilder(options: {
   id: string
   /** Jobs of the group that are there already may be parents. */
   isLive: boolean
+  /** See one-task-a-name.ts. */
+  checkName: (task: Task) => void
   submit: (jobs: DraftJob[], tx: Queryable | undefined) => Promise<boolean>
 }): GroupBuilder {
   const drafts: DraftJob[] = []
@@ -106,6 +108,7 @@ export function createGroupBuilder(options: {
     add(task, payload, given = {}) {
       checkOpen()
       checkTask(task)
+      options.checkName(task as Task)
       if (given !== null && typeof given === 'object' && ('id' in given || 'tx' in given)) {
         throw new LongshoreError(
           'GROUP_INVALID',

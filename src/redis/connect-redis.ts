@@ -1,7 +1,7 @@
 /** Owns the way to a Redis server: connect once, ask what it is, and refuse what longshore does not support. */
 import { Redis, type RedisOptions } from 'ioredis'
+import { withoutCredentials } from '../job/credentials.ts'
 import { LongshoreError } from '../job/errors.ts'
-import { withoutPassword } from './redis-config.ts'
 
 export type RedisClient = Redis
 
@@ -39,7 +39,7 @@ export async function connectRedis(url: string, options: RedisClientOptions = {}
     const cause = lastError ?? (error as Error)
     throw new LongshoreError(
       'STORE_UNAVAILABLE',
-      `no Redis to be reached at ${withoutPassword(url)}: ${cause.message}. Start one, or correct the URL`,
+      `no Redis to be reached at ${withoutCredentials(url)}: ${cause.message}. Start one, or correct the URL`,
       { cause },
     )
   }

@@ -5,6 +5,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
+import { withoutCredentials } from '../job/credentials.ts'
 import { LongshoreError } from '../job/errors.ts'
 import {
   connectRedis,
@@ -13,7 +14,7 @@ import {
   type RedisServer,
   readRedisServer,
 } from './connect-redis.ts'
-import { type RedisConfig, readRedisConfig, withoutPassword } from './redis-config.ts'
+import { type RedisConfig, readRedisConfig } from './redis-config.ts'
 import { allScripts, type ScriptRunner } from './scripts.ts'
 
 export interface RedisStore extends ScriptRunner {
@@ -176,7 +177,7 @@ export function openRedis(
     if (calls) return calls
     throw new LongshoreError(
       'STORE_UNAVAILABLE',
-      `no Redis at ${place.urls.map(withoutPassword).join(', ')} yet`,
+      `no Redis at ${place.urls.map(withoutCredentials).join(', ')} yet`,
     )
   }
 

@@ -30,15 +30,26 @@ export function readRedisConfig(config: RedisConfig): RedisPlace {
     typeof url === 'string' ? url.split(/,(?=\s*\w+:\/\/)/) : Array.isArray(url) ? url : [url]
   ).map(url => (typeof url === 'string' ? url.trim() : shown(url)))
   for (const url of urls.length > 0 ? urls : ['an empty list']) {
-    if (/^rediss?:\/\/./.test(url) && URL.canParse(url)) continue
+    if (isRedisUrl(url)) continue
     throw new LongshoreError(
       'CONFIG_INVALID',
-      `a Redis URL must start with redis:// or rediss:// and name a host, as in redis://localhost:6379; got ${withoutPassword(url).slice(0, 200)}: set REDIS_URL or pass \`redis\``,
+      `a Redis URL must start with redis:// or rediss:// and name a host, as in redis://localhost:6379; got ${shownUrl(url)}: set REDIS_URL or pass \`redis\`, with @ : / ? # % in a password written as %40 %3A %2F %3F %23 %25`,
     )
   }
   return { urls, options: given.options ?? {}, clusterOptions: given.clusterOptions ?? {} }
 }
 
-export function withoutPassword(url: string): string {
-  return url.replace(/\/\/[^@/]*@/, '//')
+function isRedisUrl(text: string): boolean {
+  try {
+    const { protocol, username, password } = new URL(text)
+    // The driver decodes them as well, and would throw.
+    decodeURIComponent(username + password)
+    return /^rediss?:$/.test(protocol) && /^rediss?:\/\/./.test(text)
+  } catch {
+    return false
+  }
 }
+
+/** Nobody knows where in a wrong one a password is. */
+const shownUrl = (url: string): string =>
+  /^\w{1,20}:\/\//.exec(url)?.[0].concat('…') ?? 'something without that'

@@ -4,7 +4,7 @@
  */
 import { checkOptions } from '../job/check-options.ts'
 import type { ErrorCode } from '../job/errors.ts'
-import { shown } from '../job/shown.ts'
+import { cut, shown } from '../job/shown.ts'
 import { type Problem, refuse, toProblems } from './problems.ts'
 import {
   type BALANCE_STRATEGIES,
@@ -222,7 +222,8 @@ function checkFile(file: ConfigFile): Problem[] {
   const problems = new Map<string, Problem>()
   for (const issue of parsed.error.issues) {
     if (issue.code === 'unrecognized_keys') {
-      for (const key of issue.keys) {
+      for (const given of issue.keys) {
+        const key = cut(given)
         const source = inFile(file, [...issue.path, key])
         problems.set(source, {
           code: 'CONFIG_INVALID',

@@ -7,11 +7,18 @@ export interface Problem {
   readonly message: string
 }
 
+const MOST_TOLD = 20
+
 /** A single problem is told as itself, several as a list. */
 class ProblemsError extends LongshoreError {
   constructor(readonly problems: readonly [Problem, ...Problem[]]) {
     const [first] = problems
-    const list = problems.map(problem => `\n  - ${problem.message}`).join('')
+    const more = problems.length - MOST_TOLD
+    const list = problems
+      .slice(0, MOST_TOLD)
+      .map(problem => `\n  - ${problem.message}`)
+      .concat(more > 0 ? `\n  - and ${more} more` : [])
+      .join('')
     super(
       problems.length === 1 ? first.code : 'CONFIG_INVALID',
       problems.length === 1 ? first.message : `${problems.length} settings are wrong:${list}`,

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { constraintTags } from '../job/constraints.ts'
 import { type Duration, shownDuration, toMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
-import { shown } from '../job/shown.ts'
+import { cut, quoted, shown } from '../job/shown.ts'
 import { checkLabel } from '../job/task.ts'
 
 export interface Kind<T> {
@@ -94,7 +94,7 @@ export function text(pattern: RegExp, takes: string, rule: string): Kind<string>
     rule,
     fromText: asItIs,
     show: String,
-    showWrong: value => (typeof value === 'string' ? JSON.stringify(value.slice(0, 200)) : shown(value)),
+    showWrong: quoted,
   }
 }
 
@@ -134,7 +134,7 @@ export const label = (longest: number): Kind<string> => ({
   rule: `must be a text of 1 to ${longest} characters without control characters`,
   fromText: asItIs,
   show: String,
-  showWrong: value => (typeof value === 'string' ? JSON.stringify(value.slice(0, 200)) : shown(value)),
+  showWrong: quoted,
 })
 
 /** Labels, each once. */
@@ -160,7 +160,7 @@ export const properties: Kind<Record<string, string>> = {
     if (typeof value === 'string') {
       throw new LongshoreError(
         'CONFIG_INVALID',
-        `takes pairs like gpu=a100,mem=high, each key once, with , = % in values as %2C %3D %25; got ${value.slice(0, 200)}`,
+        `takes pairs like gpu=a100,mem=high, each key once, with , = % in values as %2C %3D %25; got ${cut(value)}`,
       )
     }
     constraintTags(value as Record<string, string>) // throws

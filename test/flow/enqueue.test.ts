@@ -236,22 +236,15 @@ describe('bad input is refused with a code, the value and what to do', () => {
     [{ delay: 1, runAt: new Date() }, 'give delay or runAt, not both'],
     [{ id: 'not-a-uuid' }, 'a job id is a UUID'],
     [{ prioritty: 5 } as object, 'unknown option "prioritty"'],
+    [{ delay: -1 }, 'delay must be milliseconds'],
+    [{ delay: Number.POSITIVE_INFINITY }, 'got Infinity'],
+    [{ delay: '5 parsecs' as never }, 'got 5 parsecs'],
+    [{ tag: '' }, 'tag must be a text of 1 to 100 characters'],
+    [{ tag: 'a\u0000b' }, 'without control characters'],
+    [{ queue: 'q'.repeat(101) }, 'queue must be'],
   ])('%j', async (options, part) => {
     await expect(deployment.producer().enqueue(note, { n: 1 }, options)).rejects.toMatchObject(
       refuse('JOB_INVALID', part),
-    )
-  })
-
-  it.each([
-    [{ delay: -1 }, 'CONFIG_INVALID', 'delay must be milliseconds'],
-    [{ delay: Number.POSITIVE_INFINITY }, 'CONFIG_INVALID', 'got Infinity'],
-    [{ delay: '5 parsecs' as never }, 'CONFIG_INVALID', 'got 5 parsecs'],
-    [{ tag: '' }, 'TASK_INVALID', 'tag must be a text of 1 to 100 characters'],
-    [{ tag: 'a\u0000b' }, 'TASK_INVALID', 'without control characters'],
-    [{ queue: 'q'.repeat(101) }, 'TASK_INVALID', 'queue must be'],
-  ])('%j', async (options, code, part) => {
-    await expect(deployment.producer().enqueue(note, { n: 1 }, options)).rejects.toMatchObject(
-      refuse(code, part),
     )
   })
 

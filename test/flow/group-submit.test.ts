@@ -83,7 +83,7 @@ describe('what is refused before anything is inserted', () => {
       [() => group.add(step, 'b', { priority: -1 }), 'JOB_INVALID', 'priority must be'],
       [() => group.add(step, 'b', { name: '' }), 'GROUP_INVALID', 'name must be'],
       [() => group.add(step, 'b', { workflow: 1n as never }), 'JOB_INVALID', 'workflow must be a text'],
-      [() => group.add(step, 'b', { name: 'x'.repeat(9999) }), 'GROUP_INVALID', `got "${'x'.repeat(200)}"`],
+      [() => group.add(step, 'b', { name: 'x'.repeat(9999) }), 'GROUP_INVALID', `got "${'x'.repeat(199)}…"`],
       [
         () => group.add(step, 'b', { after: 'nobody' }),
         'GROUP_INVALID',

@@ -1,4 +1,5 @@
 /** Every argument of every verb, given what no honest caller passes: an error of ours says what is wrong, or it works. */
+import { inspect } from 'node:util'
 import { afterAll, beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import {
@@ -14,6 +15,7 @@ import {
   type Producer,
   setQueue,
   setWatchdog,
+  type Task,
 } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
@@ -187,6 +189,112 @@ describe('the verbs of a producer', () => {
     )
   })
 
+  it('[X29] show a value of 10 MB in a short message, in SQL as well', async () => {
+    const huge = 'k'.repeat(10_000_000)
+    const strict = defineTask({ name: 'strict', payload: z.strictObject({}), concurrencyPerKey: 1 })
+    const calls: Calls = {
+      'a payload': value => any.enqueue(strict, { [value]: 1 }),
+      'a payload that cannot be stored': value => any.enqueue(task, { [value]: Number.NaN }),
+      'an option': value => any.enqueue(strict, {}, { [value]: 1 }),
+      'the name of a task': value => defineTask({ name: value }),
+      'an id': value => any.get(value),
+      'constraint keys': value => any.enqueue(strict, {}, { constraints: { [value]: 'x' } }),
+      'property keys': () =>
+        declarePropertyKeys(
+          Array.from({ length: 1e5 }, (_, n) => `key_${n}`),
+          { postgres: database.url },
+        ),
+      ...options(['queue', 'tag', 'concurrencyKey', 'workflow', 'runAt', 'delay'], given =>
+        any.enqueue(strict, {}, given),
+      ),
+    }
+    for (const [name, call] of Object.entries(calls)) {
+      const error = await Promise.resolve()
+        .then(() => call(huge))
+        .then(
+          () => undefined,
+          thrown => thrown,
+        )
+      expectOwnError(error, name)
+    }
+    const inSql = [
+      'longshore.enqueue($1)',
+      `longshore.enqueue('x', '{}', jsonb_build_object($1::text, 1))`,
+      ...['queue', 'tag', 'workflow', 'runAt', 'priority', 'id', 'constraints'].map(
+        key => `longshore.enqueue('x', '{}', jsonb_build_object('${key}', $1::text))`,
+      ),
+      `longshore.enqueue('x', '{}', jsonb_build_object('constraints', jsonb_build_object($1::text, '1')))`,
+      `longshore.set_limits($1, 0, 0)`,
+      `longshore.settle_others(1, jsonb_build_array(jsonb_build_object('outcome', $1::text, 'id', gen_random_uuid(), 'token', 1)))`,
+    ]
+    for (const call of inSql) {
+      const error = await database
+        .rows(`select ${call}`, [huge.slice(0, 300_000)])
+        .catch((thrown: Error) => thrown)
+      if (error instanceof Error) expect(error.message.length, call).toBeLessThan(1000)
+    }
+  })
+
+  it('[X29] refuse wrong labels and times of a job as JOB_INVALID', async () => {
+    const bad = {
+      queue: '',
+      tag: 'a\u0000',
+      concurrencyKey: 5,
+      workflow: '',
+      delay: 'soon',
+      runAt: 5,
+      priority: -1,
+    }
+    for (const [option, value] of Object.entries(bad)) {
+      const wrong = { code: 'JOB_INVALID', message: expect.stringMatching(`^${option} must be`) }
+      await expect(any.enqueue(task, 1, { [option]: value })).rejects.toMatchObject(wrong)
+      await expect(any.enqueueMany(task, [1], { [option]: value })).rejects.toMatchObject(wrong)
+      expect(() => any.group().add(task, 1, { [option]: value })).toThrow(expect.objectContaining(wrong))
+    }
+    expect(() => defineTask({ name: 'x', timeout: 'soon' as never })).toThrow(
+      expect.objectContaining({ code: 'TASK_INVALID' }),
+    )
+  })
+
+  it('[X29] refuse a second task of a name that says something else, and take a copy or the same again', async () => {
+    const schema = () => z.object({ to: z.string() })
+    const mail = defineTask({ name: 'mail', payload: schema(), retry: { attempts: 5 } })
+    const again = defineTask({ name: 'mail', payload: schema(), retry: { attempts: 5 } })
+    await producer.enqueue(mail, { to: 'a' })
+    await producer.enqueue(again, { to: 'a' })
+    await producer.enqueueMany({ ...mail, queue: 'other', maxAttempts: 1 }, [{ to: 'a' }])
+    const others: [string, Task<Any, Any, Any, Any>][] = [
+      ['maxAttempts is 5 in one and 3 in the other', defineTask({ name: 'mail', payload: schema() })],
+      [
+        'queue is default in one and q in the other',
+        defineTask({ name: 'mail', queue: 'q', retry: { attempts: 5 } }),
+      ],
+      [
+        'their payload schemas differ',
+        defineTask({ name: 'mail', payload: z.object({ to: z.number() }), retry: { attempts: 5 } }),
+      ],
+      ['their payload schemas differ', defineTask({ name: 'mail', retry: { attempts: 5 } })],
+    ]
+    for (const [differs, other] of others) {
+      const refused = {
+        code: 'TASK_INVALID',
+        message: expect.stringMatching(`^two tasks are called mail, and ${differs}: define it once`),
+      }
+      await expect(producer.enqueue(other, { to: 1 })).rejects.toMatchObject(refused)
+      await expect(producer.enqueueMany(other, [])).rejects.toMatchObject(refused)
+      expect(() => producer.group().add(other, { to: 1 })).toThrow(expect.objectContaining(refused))
+      const tasks = [mail, other]
+      expect(() => createProducer({ postgres: database.url, tasks })).toThrow(
+        expect.objectContaining(refused),
+      )
+      // Another producer may be that of another deployment.
+      const elsewhere = createProducer({ postgres: database.url, tasks: [other] })
+      await elsewhere.close()
+      const handlers = tasks.map(each => each.handle(() => undefined))
+      expect(() => createWorker({ postgres: database.url, handlers })).toThrow('two handlers for task mail')
+    }
+  })
+
   it('go by the options as they were at the call', async () => {
     const tx = await database.connect()
     await tx.query('begin')
@@ -301,6 +409,43 @@ describe('what is made at the start', () => {
       ),
     })
     expect(refused).toBeGreaterThan(0.8 * called)
+  })
+
+  it.each([
+    ['user:s3cret/@host/db', 'either'],
+    ['user:s3cret#x@host:99999999/db', 'either'],
+    // The driver of Postgres takes these as they are.
+    ['user:s3cret%@host/db', 'redis'],
+    ['user:s3cret@ho st/db', 'redis'],
+  ])('[X29] URLs that cannot be read are CONFIG_INVALID, and never shown: %s', async (rest, which) => {
+    const handlers = [task.handle(() => undefined)]
+    const [postgres, redis] = [`postgres://${rest}`, `redis://${rest}`]
+    const fine = { postgres: database.url }
+    const calls: Record<string, () => unknown> = {
+      createProducer: () => createProducer({ postgres }),
+      'createProducer, settings': () => createProducer({ postgres: { connectionString: postgres } }),
+      'createProducer, redis': () => createProducer({ ...fine, redis }),
+      'worker.start': () => createWorker({ postgres, redis: '', handlers }).start(),
+      'createWorker, redis': () => createWorker({ ...fine, redis, handlers }),
+      'relay.start': () => createRelay({ postgres, redis: '' }).start(),
+      'createRelay, redis': () => createRelay({ ...fine, redis }),
+      migrate: () => migrate({ postgres }),
+      doctor: () => doctor({ postgres }),
+    }
+    for (const [name, call] of Object.entries(calls)) {
+      if (which === 'redis' && !name.endsWith('redis')) continue
+      const about = `${name} with ${rest}`
+      const error = await Promise.resolve()
+        .then(call)
+        .then(
+          () => undefined,
+          thrown => thrown,
+        )
+      expectOwnError(error, about)
+      expect(error.code, about).toBe('CONFIG_INVALID')
+      expect(inspect(error, { depth: 9 }), about).not.toContain('s3cret')
+      expect(error.message, about).toContain('%40 %3A %2F')
+    }
   })
 
   it('settings of the deployment too', async () => {

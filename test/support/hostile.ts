@@ -48,6 +48,7 @@ export const HOSTILE: Readonly<Record<string, () => unknown>> = {
   'half a surrogate pair': () => 'a\ud800b',
   'a line break': () => 'a\nb',
   'a long text': () => 'x'.repeat(100_000),
+  'an object with a long key': () => ({ ['k'.repeat(1_000_000)]: 1 }),
   'an SQL text': () => `'; drop schema longshore cascade; --`,
   'an empty list': () => [],
   'a list of nothing': () => [null, undefined],
