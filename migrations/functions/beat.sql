@@ -2,12 +2,14 @@
 -- or have been rescued, and nothing it says counts any more. has_cancelled: somebody cancelled jobs that it runs.
 create function longshore.beat(
   p_worker int, p_available int default null, p_max int default null, p_memory real default null,
-  p_lag_ms real default null, p_completed bigint default null, p_failed bigint default null
+  p_lag_ms real default null, p_completed bigint default null, p_failed bigint default null,
+  p_secret bytea default null
 ) returns table (is_alive boolean, has_cancelled boolean, is_drained boolean)
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
+  p_worker := longshore.need_worker(p_worker, p_secret);
   update longshore.workers w
   set expires_at = clock_timestamp() + w.lease_ms * interval '1 millisecond',
     available_capacity = p_available, max_capacity = p_max, memory_usage = p_memory, event_loop_lag_ms = p_lag_ms,

@@ -2,7 +2,8 @@
 -- `completed` (with the id of its group, if it has one), `lost` (the lease is gone), `cancelled`, or `ended`: this is not the transaction that began, so what the
 -- user wrote is not part of it. Only the first has changed anything; the caller rolls back on the others.
 -- Whoever began has set `longshore_run.lease` to the lease token, for that transaction only.
-create function longshore.complete(p_worker int, p_id uuid, p_token bigint, p_result jsonb) returns text
+create function longshore.complete(p_worker int, p_id uuid, p_token bigint, p_result jsonb, p_secret bytea default null)
+returns text
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 set jit = off
@@ -17,6 +18,7 @@ begin
   if current_setting('longshore_run.lease', true) is distinct from p_token::text then
     return 'ended';
   end if;
+  p_worker := longshore.need_worker(p_worker, p_secret);
   select * into v_job from longshore.jobs j
   where j.id = p_id and j.worker_id = p_worker and j.lease_token = p_token
   for update;

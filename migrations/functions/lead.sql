@@ -1,16 +1,24 @@
--- Take or renew the lease, by the database's clock. Whoever has a higher rank takes it from whoever has a lower one. Returns
--- the epoch, or null when somebody else leads.
-create function longshore.lead(p_holder text, p_lease_ms int, p_rank int) returns bigint
+-- Take or renew the lease, by the database's clock. A higher rank takes it from a lower one. Returns the epoch, or null when another
+-- leads. A holder is known by its secret: who only knows its name cannot renew in its place.
+create function longshore.lead(p_holder text, p_lease_ms int, p_rank int, p_secret bytea default null) returns bigint
 language plpgsql volatile
-security definer set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_epoch bigint;
+  v_secret bytea := longshore.check_secret(p_secret);
 begin
+  if p_holder is null or p_lease_ms is null or p_lease_ms not between 100 and 60000 then
+    raise exception 'longshore: a lease of % ms for "%" cannot be had: name the holder, and ask for 100 ms to one minute', p_lease_ms, p_holder
+      using errcode = 'invalid_parameter_value';
+  end if;
   update longshore.leader l
-  set epoch = l.epoch + case when l.holder is distinct from p_holder then 1 else 0 end,
-    holder = p_holder, rank = p_rank, asleep = (l.asleep and l.holder = p_holder) is true, expires_at = now() + p_lease_ms * interval '1 millisecond'
-  where l.holder = p_holder or l.expires_at < now() or l.rank < p_rank
+  set epoch = l.epoch + case when (l.holder, l.secret) is distinct from (p_holder, v_secret) then 1 else 0 end,
+    holder = p_holder, secret = v_secret, rank = p_rank,
+    asleep = l.asleep and (l.holder, l.secret) is not distinct from (p_holder, v_secret),
+    since = case when (l.holder, l.secret) is not distinct from (p_holder, v_secret) and l.expires_at >= now() then l.since else now() end,
+    expires_at = now() + p_lease_ms * interval '1 millisecond'
+  where (l.holder, l.secret) is not distinct from (p_holder, v_secret) or l.expires_at < now() or l.rank < p_rank
   returning l.epoch into v_epoch;
   return v_epoch;
 end

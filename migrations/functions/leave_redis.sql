@@ -1,14 +1,17 @@
--- No relay has kept Redis in step for a while, and whoever holds the lease has none either: jobs go straight through Postgres,
+-- No relay has kept Redis in step for a minute, and the process that leads has none either: jobs go straight through Postgres,
 -- and what was noted for a relay is dropped. One that comes back begins anew from the jobs themselves. False: somebody else leads
 -- meanwhile, or it was so before.
-create function longshore.leave_redis(p_holder text) returns boolean
+create function longshore.leave_redis(p_holder text, p_secret bytea default null) returns boolean
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 set lock_timeout = '200ms'
 as $$
 begin
   -- Held until the commit: nobody takes the lease, and with it the outbox, in between.
-  perform from longshore.leader l where l.holder = p_holder and l.rank < 2 for update;
+  perform from longshore.leader l
+  where l.holder = p_holder and longshore.fits_secret(l.secret, p_secret) and l.rank < 2
+    and l.since <= clock_timestamp() - interval '1 minute'
+  for update;
   if not found then
     return false;
   end if;

@@ -1,6 +1,7 @@
 -- Make scheduled jobs ready whose time has come, at most p_limit of them. Returns how many, and the milliseconds
 -- until the next one is due (null: none is scheduled), by the database's clock.
-create function longshore.promote_due(p_limit int) returns table (promoted int, next_due_ms double precision)
+create function longshore.promote_due(p_limit int, p_holder text default null, p_secret bytea default null)
+returns table (promoted int, next_due_ms double precision)
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 set jit = off
@@ -13,6 +14,8 @@ declare
   v_lane record;
   v_ids uuid[] := '{}';
 begin
+  perform longshore.need_leader(p_holder, p_secret);
+  p_limit := least(p_limit, 10000);
   promoted := 0;
   for v_lane in
     with due as materialized (

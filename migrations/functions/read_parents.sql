@@ -1,5 +1,7 @@
--- What a job runs after and how that ended: a page of its parents in id order, behind p_after; of one task, if one is named.
-create function longshore.read_parents(p_child uuid, p_after uuid, p_task text, p_limit int) returns table (
+-- What a job that this worker runs stands behind and how that ended: a page of its parents in id order, behind p_after; of one task, if one is named.
+create function longshore.read_parents(
+  p_worker int, p_child uuid, p_token bigint, p_after uuid, p_task text, p_limit int, p_secret bytea default null
+) returns table (
   id uuid, task text, state longshore.job_state, result jsonb, error jsonb
 )
 language plpgsql stable
@@ -9,6 +11,7 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 begin
+  perform longshore.need_run(p_worker, p_child, p_token, p_secret);
   return query
   select f.id, l.task, f.state, f.result, f.error
   from longshore.edges e

@@ -7,7 +7,8 @@
 -- p_jobs, p_limits: to be read as if a row named them.
 create function longshore.relay_read(
   p_holder text, p_done bigint[], p_queues text[], p_seqs bigint[], p_from bigint, p_most int,
-  p_lanes int[], p_bounds bigint[], p_jobs uuid[] default '{}', p_limits int[] default '{}'
+  p_lanes int[], p_bounds bigint[], p_jobs uuid[] default '{}', p_limits int[] default '{}',
+  p_secret bytea default null
 ) returns table (
   is_leader boolean, rows text, oldest_ms double precision,
   ready text, -- id lane score token
@@ -32,7 +33,8 @@ declare
   v_workers int[];
 begin
   is_leader := exists (
-    select from longshore.leader l where l.holder = p_holder and l.expires_at > clock_timestamp());
+    select from longshore.leader l where l.holder = p_holder and longshore.fits_secret(l.secret, p_secret)
+      and l.expires_at > clock_timestamp());
   if not is_leader then
     return next;
     return;

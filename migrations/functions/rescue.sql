@@ -1,9 +1,11 @@
--- Take back what dead workers ran: those whose lease has run out while the caller has led for at least that long (after an
+-- Take back what dead workers ran: those whose lease has run out while the caller has led for at least that long, as it says and as its row says (after an
 -- outage of Postgres everybody's lease has run out, and everybody gets the time to beat again). At most p_limit jobs.
 -- A rescue is no failed attempt; a job with more than its task's max_rescues fails as poison, and one that was being
 -- cancelled is cancelled. Does not wait for jobs that somebody holds: they are left for the next time, and so is the worker's
 -- row.
-create function longshore.rescue(p_leading_ms bigint, p_limit int)
+create function longshore.rescue(
+  p_leading_ms bigint, p_limit int, p_holder text default null, p_secret bytea default null
+)
 returns table (worker_id int, name text, rescued int, ended int, is_gone boolean)
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
@@ -24,6 +26,8 @@ declare
   v_ready uuid[] := '{}';
   v_freed int[] := '{}';
 begin
+  p_leading_ms := least(p_leading_ms, longshore.need_leader(p_holder, p_secret));
+  p_limit := least(p_limit, 10000);
   for v_worker in
     select w.id from longshore.workers w
     where w.dead_at is not null or (w.expires_at < clock_timestamp() and w.lease_ms <= p_leading_ms)
@@ -89,7 +93,9 @@ begin
   with gone as (
     delete from longshore.workers w
     where w.id = any (v_dead) and w.id <> all (array(select j.worker_id from longshore.jobs j where j.worker_id = any (v_dead)))
-    returning w.id
+    returning w.id, w.secret
+  ), past as (
+    insert into longshore.past_workers (id, secret) select g.id, g.secret from gone g
   )
   select w.id, w.name, cardinality(array_positions(v_rescued, w.id)), cardinality(array_positions(v_ended, w.id)),
     exists (select from gone g where g.id = w.id)

@@ -18,6 +18,9 @@ begin
   set state = v_state, score = v_score, attempts = p_job.attempts, rescues = p_job.rescues, error = p_error,
     worker_id = null, started_at = null, slot = null, key_slot = null
   where j.id = p_job.id;
+  -- It may have log lines under way.
+  insert into longshore.past_runs (job_id, lease_token, worker_id) values (p_job.id, p_job.lease_token, p_job.worker_id)
+  on conflict do nothing;
   if v_state = 'ready' then
     perform longshore.offer(p_job.lane, v_score, p_job.id, 1);
   elsif p_delay_ms < 300 then

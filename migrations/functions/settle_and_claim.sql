@@ -5,10 +5,12 @@
 -- or more: each of them is to run alone in its process. `wait` is claim's answer where it has one. p_these and p_lanes: the
 -- jobs that Redis named, and where; `refused` lists those that are ready all the same: id, answer, lane, score and token. `ready`: what the settled
 -- runs made ready: id, lane, score and token; of very many only the first. `groups`: those that may be at their end: close_groups tells, after the
--- commit. `traces`: only with p_is_traced, see read_traces. p_from: where the claim may begin to read, see claim_plain; a hint.
+-- commit. `traces`: only with p_is_traced, see read_traces. p_from: where the claim may begin to read, see claim_plain; a hint. p_secret: the
+-- worker's own, without which nothing is done.
 create function longshore.settle_and_claim(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb, p_limit int,
-  p_these uuid[] default null, p_lanes int[] default null, p_is_traced boolean default false, p_from bigint default null
+  p_these uuid[] default null, p_lanes int[] default null, p_is_traced boolean default false, p_from bigint default null,
+  p_secret bytea default null
 ) returns table (
   busy text, lost text, wait text, ready text, groups text, refused text, alone text, lease_token bigint, ids text, lanes text, attempts text,
   max_attempts text, scores text, created_at text, payloads text, traces text
@@ -32,6 +34,7 @@ declare
   v_ready uuid[];
   v_is_claimed boolean;
 begin
+  p_worker := longshore.need_worker(p_worker, p_secret);
   if cardinality(p_ids) > 0 or p_others is not null then
     select string_agg(s.id::text, ',') filter (where s.answer = 'busy'),
       string_agg(s.id::text, ',') filter (where s.answer = 'lost'),

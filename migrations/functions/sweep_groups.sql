@@ -1,6 +1,7 @@
 -- Close groups that nobody has closed: the worker that ended the last job died before it could, or the last job was
 -- cancelled or rescued. Looks at p_limit unfinished groups behind p_after; returns the last of them, or null at the end.
-create function longshore.sweep_groups(p_after uuid, p_limit int) returns uuid
+create function longshore.sweep_groups(p_after uuid, p_limit int, p_holder text default null, p_secret bytea default null)
+returns uuid
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 set jit = off
@@ -11,6 +12,8 @@ as $$
 declare
   v_page uuid[];
 begin
+  perform longshore.need_leader(p_holder, p_secret);
+  p_limit := least(p_limit, 10000);
   v_page := array(
     select g.id from longshore.groups g
     where g.finished_at is null and g.id > p_after order by g.id limit p_limit);

@@ -1,17 +1,22 @@
 -- A worker leaves. Its row goes, unless jobs still run under it: then it stays until its lease runs out, and they are
 -- rescued. Rescue finds jobs by the rows of their workers; what runs under nobody would run for ever.
-create function longshore.unregister_worker(p_worker int) returns boolean
+create function longshore.unregister_worker(p_worker int, p_secret bytea default null) returns boolean
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 begin
+  p_worker := longshore.need_worker(p_worker, p_secret);
   -- A claim whose reply was lost may still be under way: it holds this until its commit.
   if not pg_try_advisory_xact_lock(hashtext('longshore.worker'), p_worker) then
     return false;
   end if;
-  delete from longshore.workers w
-  where w.id = p_worker and not exists (select from longshore.jobs j where j.worker_id = p_worker);
+  with gone as (
+    delete from longshore.workers w
+    where w.id = p_worker and not exists (select from longshore.jobs j where j.worker_id = p_worker)
+    returning w.id, w.secret
+  )
+  insert into longshore.past_workers (id, secret) select g.id, g.secret from gone g;
   if not found then
     return false;
   end if;

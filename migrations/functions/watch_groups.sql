@@ -5,7 +5,8 @@
 -- Returns where to go on (null at the end), how many are stuck, and the one that was found or cancelled now, if any: the page
 -- ends with it, since its end may be what another has waited for.
 create function longshore.watch_groups(
-  p_after uuid, p_groups int, p_jobs int, p_watching_ms bigint, out last uuid, out stuck int, out report jsonb
+  p_after uuid, p_groups int, p_jobs int, p_watching_ms bigint, p_holder text default null, p_secret bytea default null,
+  out last uuid, out stuck int, out report jsonb
 )
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
@@ -24,6 +25,9 @@ declare
   v_moved uuid[] := '{}';
   v_seen text[] := '{}';
 begin
+  p_watching_ms := least(p_watching_ms, longshore.need_leader(p_holder, p_secret));
+  p_groups := least(p_groups, 10000);
+  p_jobs := least(p_jobs, 1000000);
   select s.watchdog_ms as ms, s.watchdog_cancels as cancels into v_settings from longshore.settings s;
   stuck := 0;
   for v_group in

@@ -21,39 +21,43 @@ grant execute on function
   longshore.read_progress, longshore.await_jobs, longshore.forget_awaited, longshore.explain, longshore.read_groups
   to longshore_producer;
 
--- Workers: claim and settle, and the upkeep where no relay does it.
+-- Workers: claim and settle, and the upkeep where no relay does it. What a worker does for itself takes the secret of its life.
 grant execute on function
-  longshore.register_tasks, longshore.register_worker, longshore.set_properties, longshore.unregister_worker, longshore.beat,
-  longshore.settle_and_claim, longshore.complete, longshore.hold_run, longshore.read_payload, longshore.read_parents,
-  longshore.close_groups, longshore.write_logs, longshore.drain_worker
+  longshore.register_tasks, longshore.register_worker, longshore.set_properties, longshore.set_listening, longshore.unregister_worker,
+  longshore.beat, longshore.settle_and_claim, longshore.complete, longshore.hold_run, longshore.read_runs, longshore.read_payload,
+  longshore.read_parents, longshore.read_group_of, longshore.write_logs, longshore.close_groups, longshore.drain_worker,
+  longshore.drain_workers, longshore.count_running, longshore.lead_as_worker
   to longshore_worker;
-grant select on longshore.workers, longshore.lanes, longshore.leader to longshore_worker;
-grant update (listening) on longshore.workers to longshore_worker;
-grant update (expires_at) on longshore.leader to longshore_worker;
-grant select (id, worker_id, lease_token, is_cancelled, group_id) on longshore.jobs to longshore_worker;
-grant select (id, lease_token) on longshore.finished_jobs to longshore_worker;
+grant select (id, drained_at) on longshore.workers to longshore_worker;
+grant select (id, task, concurrency_key) on longshore.lanes to longshore_worker;
 
 -- Relays: the outbox, and how far Redis is.
 grant execute on function
-  longshore.relay_read, longshore.read_lane, longshore.describe_lanes, longshore.lanes_with_jobs
+  longshore.relay_read, longshore.read_lane, longshore.describe_lanes, longshore.lanes_with_jobs, longshore.lead_as_relay,
+  longshore.set_asleep, longshore.raise_epoch, longshore.set_dispatch, longshore.note_generation, longshore.note_built
   to longshore_relay;
-grant select, insert, update on longshore.relayed to longshore_relay;
-grant update (expires_at, epoch, asleep) on longshore.leader to longshore_relay;
-grant update (dispatch) on longshore.settings to longshore_relay;
 
--- Whoever does the upkeep.
+-- The upkeep: each duty takes the secret of the leader.
 grant execute on function
-  longshore.lead, longshore.promote_due, longshore.rescue, longshore.sweep_groups, longshore.watch_groups,
-  longshore.prepare_history, longshore.forget_history, longshore.tend_logs, longshore.leave_redis
+  longshore.resign, longshore.promote_due, longshore.rescue, longshore.sweep_groups, longshore.watch_groups,
+  longshore.prepare_history, longshore.forget_history, longshore.forget_expired, longshore.tend_logs, longshore.leave_redis
   to longshore_worker, longshore_relay;
-grant select (expires_at), delete on longshore.awaited to longshore_worker, longshore_relay;
+
+-- Health: sessions that stop others with locks.
+grant execute on function longshore.locks_held to longshore_worker, longshore_relay, longshore_reader;
 
 -- Relays for their figures, readers to look: everything but what jobs carry.
 grant select on
-  longshore.tasks, longshore.lanes, longshore.workers, longshore.leader, longshore.limits, longshore.slot_groups,
+  longshore.tasks, longshore.lanes, longshore.limits, longshore.slot_groups,
   longshore.lane_heads, longshore.outbox, longshore.queues, longshore.relayed, longshore.groups, longshore.edges,
   longshore.workflows, longshore.lease_tokens
   to longshore_relay, longshore_reader;
+-- Not their secrets.
+grant select (
+    id, name, queues, tasks, tags, properties, constraint_tags, listening, started_at, lease_ms, expires_at, dead_at,
+    available_capacity, max_capacity, memory_usage, event_loop_lag_ms, completed, failed, drained_at)
+  on longshore.workers to longshore_relay, longshore_reader;
+grant select (only_row, epoch, holder, expires_at, rank, asleep, since) on longshore.leader to longshore_relay, longshore_reader;
 grant select (
     id, score, lease_token, created_at, started_at, lane, worker_id, state, attempts, max_attempts, slot, key_slot, rescues,
     is_cancelled, group_id, pending, workflow, workflow_seq, has_turn, halts, enqueued_by)

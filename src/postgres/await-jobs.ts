@@ -1,5 +1,6 @@
 /** The verb *await*: says that somebody waits for jobs to end, so that settle tells them. */
 import type { Queryable } from '../job/queryable.ts'
+import { explainRefusal } from './refused.ts'
 import { inSchema } from './schema-name.ts'
 
 /** How much longer than the wait itself a row is kept, should nobody remove it. */
@@ -14,12 +15,14 @@ export async function awaitJobs(
   wantsLogs = false,
 ): Promise<void> {
   if (waits.length === 0) return
-  await db.query(inSchema(schema, 'select longshore.await_jobs($1, $2, $3, $4)'), [
-    waiter,
-    waits.map(wait => wait.id),
-    waits.map(wait => wait.timeoutMs + GRACE_MS),
-    wantsLogs,
-  ])
+  await db
+    .query(inSchema(schema, 'select longshore.await_jobs($1, $2, $3, $4)'), [
+      waiter,
+      waits.map(wait => wait.id),
+      waits.map(wait => wait.timeoutMs + GRACE_MS),
+      wantsLogs,
+    ])
+    .catch(explainRefusal)
 }
 
 export async function forgetAwaited(

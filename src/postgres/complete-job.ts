@@ -6,6 +6,7 @@ import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import type { Pool } from './connect.ts'
 import { inSchema } from './schema-name.ts'
+import type { WorkerKey } from './secret.ts'
 
 /**
  * `lost`: the lease is gone; `cancelled`: somebody cancelled the job; `ended`: the work has ended the transaction itself, so
@@ -22,15 +23,14 @@ export interface Completed {
 const LOCK_TIMEOUT = '10s'
 /** Gone with the transaction: whoever finds another value is in another one. */
 const BEGIN_RUN = "select set_config('longshore_run.lease', $1, true)"
-const COMPLETE = 'select longshore.complete($1, $2, $3, $4) as answer'
-const HOLD_RUN = 'select longshore.hold_run($1, $2, $3) as is_held'
-const WAS_SETTLED = 'select from longshore.finished_jobs where id = $1 and lease_token = $2'
+const COMPLETE = 'select longshore.complete($1, $2, $3, $4, $5) as answer'
+const HOLD_RUN = 'select longshore.hold_run($1, $2, $3, $4) as answer'
 
 /** `work` makes the user's writes and returns the result as JSON text, or null for none. */
 export async function completeJob(
   pool: Pool,
   schema: string,
-  workerId: number,
+  worker: WorkerKey,
   lease: { id: JobId; leaseToken: string },
   work: (tx: Queryable) => Promise<string | null>,
 ): Promise<Completed> {
@@ -43,10 +43,11 @@ export async function completeJob(
         await tx.query(BEGIN_RUN, [lease.leaseToken])
         const result = await work(lent(tx, use))
         const { rows } = await tx.query(inSchema(schema, COMPLETE), [
-          workerId,
+          worker.id,
           lease.id,
           lease.leaseToken,
           result,
+          worker.secret,
         ])
         const [answer, ofGroup] = String(rows[0]?.['answer']).split(' ')
         if (answer !== 'completed') throw new Refused(answer as Completion)
@@ -61,14 +62,18 @@ export async function completeJob(
     if (error instanceof Refused) return { completion: error.completion }
     if (!hasSettled) throw error
     // The commit may or may not have been done. While it is under way it holds the job.
-    const isStillRunning = await pool.transaction(async tx => {
+    const answer = await pool.transaction(async tx => {
       await tx.query(`set local lock_timeout = '${LOCK_TIMEOUT}'`)
-      const { rows } = await tx.query(inSchema(schema, HOLD_RUN), [workerId, lease.id, lease.leaseToken])
-      return rows[0]?.['is_held'] === true
+      const { rows } = await tx.query(inSchema(schema, HOLD_RUN), [
+        worker.id,
+        lease.id,
+        lease.leaseToken,
+        worker.secret,
+      ])
+      return rows[0]?.['answer']
     })
-    if (isStillRunning) throw error
-    const { rows } = await pool.query(inSchema(schema, WAS_SETTLED), [lease.id, lease.leaseToken])
-    return { completion: rows.length > 0 ? 'completed' : 'lost' }
+    if (answer === 'held') throw error
+    return { completion: answer === 'settled' ? 'completed' : 'lost' }
   }
 }
 

@@ -1,4 +1,4 @@
-/** The verbs *drain* and *resume*, for whoever is not the worker itself. */
+/** The verbs *drain* and *resume*, for others than the worker itself. */
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
 
@@ -17,16 +17,7 @@ export async function drainWorkers(
   isToDrain: boolean,
 ): Promise<DrainedWorker[]> {
   const { rows } = await db.query(
-    inSchema(
-      schema,
-      `with named as materialized (
-         select w.id, w.name, (w.drained_at is not null) <> $2 as has_changed from longshore.workers w
-         where (w.name = any ($1) or w.id::text = any ($1)) and w.dead_at is null and w.expires_at > now()
-         order by w.id for update
-       )
-       select n.id, n.name, n.has_changed as "hasChanged" from named n
-       where not n.has_changed or longshore.drain_worker(n.id, $2)`,
-    ),
+    inSchema(schema, 'select id, name, has_changed as "hasChanged" from longshore.drain_workers($1, $2)'),
     [named, isToDrain],
   )
   return rows as unknown as DrainedWorker[]
@@ -38,13 +29,8 @@ export async function readRunning(
   schema: string,
   workers: readonly { id: number }[],
 ): Promise<number> {
-  const { rows } = await db.query(
-    inSchema(
-      schema,
-      // Only what runs has a worker.
-      'select count(*)::int as running from longshore.jobs where worker_id = any ($1)',
-    ),
-    [workers.map(worker => worker.id)],
-  )
+  const { rows } = await db.query(inSchema(schema, 'select longshore.count_running($1)::int as running'), [
+    workers.map(worker => worker.id),
+  ])
   return rows[0]?.['running'] as number
 }

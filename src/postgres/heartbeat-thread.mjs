@@ -28,7 +28,7 @@ async function beatOn({
   asksPassword,
   pin,
   text,
-  workerId,
+  worker,
   beatMs,
   callMs,
   tickMs,
@@ -87,7 +87,16 @@ async function beatOn({
       // Of a main thread that does not run, what it said last, but for its lag.
       const [available, max, memory, lagMs, completed, failed] = told
       const lag = Math.max(lagMs, sinceTick() - tickMs)
-      const { rows } = await client.query(text, [workerId, available, max, memory, lag, completed, failed])
+      const { rows } = await client.query(text, [
+        worker.id,
+        available,
+        max,
+        memory,
+        lag,
+        completed,
+        failed,
+        worker.secret,
+      ])
       failures = 0
       if (isStopping) return beatMs
       if (!rows[0].is_alive) {

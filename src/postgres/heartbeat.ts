@@ -11,6 +11,7 @@ import { connectionConfig } from './connect.ts'
 import { heartbeatFile } from './heartbeat-thread.mjs'
 import type { PostgresConfig } from './postgres-config.ts'
 import { inSchema } from './schema-name.ts'
+import type { WorkerKey } from './secret.ts'
 import { PIN } from './session.ts'
 
 export interface Heartbeat {
@@ -25,7 +26,7 @@ export interface Heartbeat {
 export interface HeartbeatOptions {
   postgres: PostgresConfig
   schema: string
-  workerId: number
+  worker: WorkerKey
   /** A beat each third of it. */
   leaseMs: number
   /** Beats stop while the main thread has not run for this long: whoever is stuck for good must lose its jobs. */
@@ -214,9 +215,9 @@ function heartbeatData(options: HeartbeatOptions) {
     pin: PIN,
     text: inSchema(
       options.schema,
-      'select is_alive, has_cancelled, is_drained from longshore.beat($1, $2, $3, $4, $5, $6, $7)',
+      'select is_alive, has_cancelled, is_drained from longshore.beat($1, $2, $3, $4, $5, $6, $7, $8)',
     ),
-    workerId: options.workerId,
+    worker: options.worker,
     beatMs: options.leaseMs / 3,
     callMs: Math.max(LEAST_CALL_MS, options.leaseMs / 3),
     tickMs: Math.min(LONGEST_TICK_MS, options.stallMs / 4),

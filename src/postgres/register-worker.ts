@@ -3,6 +3,7 @@ import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { explainRefusal } from './refused.ts'
 import { inSchema } from './schema-name.ts'
+import { newSecret, type WorkerKey } from './secret.ts'
 
 export interface WorkerFacts {
   name: string
@@ -18,10 +19,11 @@ export interface WorkerFacts {
   isDrained?: boolean
 }
 
-/** Returns the id, new for each life. */
-export async function registerWorker(db: Queryable, schema: string, facts: WorkerFacts): Promise<number> {
+/** Returns the id and the secret, new for each life. */
+export async function registerWorker(db: Queryable, schema: string, facts: WorkerFacts): Promise<WorkerKey> {
+  const secret = newSecret()
   const { rows } = await db
-    .query(inSchema(schema, 'select longshore.register_worker($1, $2, $3, $4, $5, $6, $7, $8) as id'), [
+    .query(inSchema(schema, 'select longshore.register_worker($1, $2, $3, $4, $5, $6, $7, $8, $9) as id'), [
       facts.name,
       facts.queues,
       facts.tasks,
@@ -30,23 +32,25 @@ export async function registerWorker(db: Queryable, schema: string, facts: Worke
       facts.constraintTags,
       facts.leaseMs,
       facts.isDrained ?? false,
+      secret,
     ])
     .catch(explainRefusal)
-  return rows[0]?.['id'] as number
+  return { id: rows[0]?.['id'] as number, secret }
 }
 
 /** The next claim of this worker goes by these. Nothing happens when its row is gone. */
 export async function setProperties(
   db: Queryable,
   schema: string,
-  workerId: number,
+  worker: WorkerKey,
   { properties, constraintTags }: Pick<WorkerFacts, 'properties' | 'constraintTags'>,
 ): Promise<void> {
   await db
-    .query(inSchema(schema, 'select longshore.set_properties($1, $2, $3)'), [
-      workerId,
+    .query(inSchema(schema, 'select longshore.set_properties($1, $2, $3, $4)'), [
+      worker.id,
       properties,
       constraintTags,
+      worker.secret,
     ])
     .catch(explainRefusal)
 }
@@ -74,20 +78,21 @@ export async function readIsDrained(db: Queryable, schema: string, workerId: num
 }
 
 /** The row stays while jobs run under it: only so are they rescued. */
-export async function unregisterWorker(db: Queryable, schema: string, workerId: number): Promise<void> {
-  await db.query(inSchema(schema, 'select longshore.unregister_worker($1)'), [workerId])
+export async function unregisterWorker(db: Queryable, schema: string, worker: WorkerKey): Promise<void> {
+  await db.query(inSchema(schema, 'select longshore.unregister_worker($1, $2)'), [worker.id, worker.secret])
 }
 
-/** Whether whoever makes a job ready must ring this worker. */
+/** Whether making a job ready must ring this worker. */
 export async function setListening(
   db: Queryable,
   schema: string,
-  workerId: number,
+  worker: WorkerKey,
   isListening: boolean,
 ): Promise<void> {
-  await db.query(inSchema(schema, 'update longshore.workers set listening = $2 where id = $1'), [
-    workerId,
+  await db.query(inSchema(schema, 'select longshore.set_listening($1, $2, $3)'), [
+    worker.id,
     isListening,
+    worker.secret,
   ])
 }
 
@@ -108,26 +113,16 @@ export async function readLanes(
   return new Map(rows.map(row => [row['id'] as number, row['task'] as string]))
 }
 
-/** The runs of this worker that somebody has cancelled. */
-export async function readCancelled(
+/** The runs of this worker that were cancelled, or every run that it holds for Postgres: that reads the whole table. */
+export async function readRuns(
   db: Queryable,
   schema: string,
-  workerId: number,
+  worker: WorkerKey,
+  which: 'all' | 'cancelled',
 ): Promise<{ id: JobId; leaseToken: string }[]> {
-  return readRuns(db, schema, workerId, 'and is_cancelled')
-}
-
-/** Every run that Postgres believes this worker holds. Reads the whole table: only after an unclear failure. */
-export async function readLeases(
-  db: Queryable,
-  schema: string,
-  workerId: number,
-): Promise<{ id: JobId; leaseToken: string }[]> {
-  return readRuns(db, schema, workerId, '')
-}
-
-async function readRuns(db: Queryable, schema: string, workerId: number, condition: string) {
-  const text = `select id, lease_token::text as token from longshore.jobs where worker_id = $1 ${condition}`
-  const { rows } = await db.query(inSchema(schema, text), [workerId])
+  const { rows } = await db.query(
+    inSchema(schema, 'select id, lease_token::text as token from longshore.read_runs($1, $2, $3)'),
+    [worker.id, which === 'cancelled', worker.secret],
+  )
   return rows.map(row => ({ id: row['id'] as JobId, leaseToken: row['token'] as string }))
 }

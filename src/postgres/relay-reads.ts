@@ -4,6 +4,7 @@ import type { Queryable } from '../job/queryable.ts'
 import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
 import type { TextQueryable } from './connect.ts'
 import { inSchema } from './schema-name.ts'
+import type { Holder } from './secret.ts'
 
 export interface OutboxRead {
   isLeader: boolean
@@ -22,7 +23,7 @@ export interface OutboxRead {
 }
 
 export interface OutboxAsk {
-  holder: string
+  holder: Holder
   done: readonly string[]
   /** How far Redis was when `done` was applied. */
   seqs: ReadonlyMap<string, number>
@@ -38,9 +39,9 @@ const items = (text: string | null | undefined) => (text ? text.split(',') : [])
 
 export async function readOutbox(db: TextQueryable, schema: string, ask: OutboxAsk): Promise<OutboxRead> {
   const [row] = await db.queryTexts(
-    inSchema(schema, 'select * from longshore.relay_read($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)'),
+    inSchema(schema, 'select * from longshore.relay_read($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)'),
     [
-      ask.holder,
+      ask.holder.name,
       ask.done,
       [...ask.seqs.keys()],
       [...ask.seqs.values()],
@@ -50,6 +51,7 @@ export async function readOutbox(db: TextQueryable, schema: string, ask: OutboxA
       [...ask.bounds.values()],
       ask.jobs,
       ask.limits,
+      ask.holder.secret,
     ],
   )
   if (!row) throw new Error('relay_read answered nothing')
@@ -175,69 +177,59 @@ export async function readRelayed(
 export async function noteGeneration(
   db: Queryable,
   schema: string,
-  holder: string,
+  holder: Holder,
   queue: string,
   generation: string,
 ): Promise<boolean> {
   const { rows } = await db.query(
-    inSchema(
-      schema,
-      `insert into longshore.relayed (queue, generation, seq)
-       select $2, $3, $4 from longshore.leader where holder = $1
-       on conflict (queue) do update set generation = excluded.generation, seq = excluded.seq
-       returning queue`,
-    ),
-    [holder, queue, generation, UNBUILT_SEQ],
+    inSchema(schema, 'select longshore.note_generation($1, $2, $3, $4, $5) as is_noted'),
+    [queue, generation, UNBUILT_SEQ, holder.name, holder.secret],
   )
-  return rows.length > 0
+  return rows[0]?.['is_noted'] === true
 }
 
 /** All lanes have been read in by this step: whoever leads next may go on with it. Not if somebody else leads by now. */
 export async function noteBuilt(
   db: Queryable,
   schema: string,
-  holder: string,
+  holder: Holder,
   queue: string,
   { generation, seq }: { generation: string; seq: number },
 ): Promise<void> {
-  await db.query(
-    inSchema(
-      schema,
-      `update longshore.relayed r set seq = $4 from longshore.leader l
-       where l.holder = $1 and r.queue = $2 and r.generation = $3`,
-    ),
-    [holder, queue, generation, seq],
-  )
+  await db.query(inSchema(schema, 'select longshore.note_built($1, $2, $3, $4, $5)'), [
+    queue,
+    generation,
+    seq,
+    holder.name,
+    holder.secret,
+  ])
 }
 
 /** Redis has seen a later epoch than Postgres knows: go above both. Null: somebody else leads. */
 export async function raiseEpoch(
   db: Queryable,
   schema: string,
-  holder: string,
+  holder: Holder,
   above: string,
 ): Promise<string | null> {
   const { rows } = await db.query(
-    inSchema(
-      schema,
-      `update longshore.leader set epoch = greatest(epoch, $2) + 1
-       where holder = $1 and expires_at > clock_timestamp() returning epoch::text`,
-    ),
-    [holder, above],
+    inSchema(schema, 'select longshore.raise_epoch($1, $2, $3)::text as epoch'),
+    [above, holder.name, holder.secret],
   )
-  return (rows[0]?.['epoch'] as string | undefined) ?? null
+  return rows[0]?.['epoch'] as string | null
 }
 
 /** Whether a commit of an outbox row must notify. */
 export async function setAsleep(
   db: Queryable,
   schema: string,
-  holder: string,
+  holder: Holder,
   isAsleep: boolean,
 ): Promise<void> {
-  await db.query(inSchema(schema, 'update longshore.leader set asleep = $2 where holder = $1'), [
-    holder,
+  await db.query(inSchema(schema, 'select longshore.set_asleep($1, $2, $3)'), [
     isAsleep,
+    holder.name,
+    holder.secret,
   ])
 }
 
@@ -245,13 +237,14 @@ export async function setAsleep(
 export async function setDispatch(
   db: Queryable,
   schema: string,
+  holder: Holder,
   dispatch: 'redis' | 'direct',
 ): Promise<boolean> {
   const { rows } = await db.query(
-    inSchema(schema, 'update longshore.settings set dispatch = $1 where dispatch <> $1 returning dispatch'),
-    [dispatch],
+    inSchema(schema, 'select longshore.set_dispatch($1, $2, $3) as has_changed'),
+    [dispatch, holder.name, holder.secret],
   )
-  return rows.length > 0
+  return rows[0]?.['has_changed'] === true
 }
 
 export async function readDeployment(db: Queryable, schema: string): Promise<string> {

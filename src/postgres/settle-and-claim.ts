@@ -4,6 +4,7 @@ import type { JobId } from '../job/job-id.ts'
 import type { ReadyJob } from '../job/ready-job.ts'
 import type { TextQueryable } from './connect.ts'
 import { inSchema } from './schema-name.ts'
+import type { WorkerKey } from './secret.ts'
 
 /** How a run ended, as the worker that held the lease reports it. */
 export type Outcome = { id: JobId; leaseToken: string } & (
@@ -65,8 +66,9 @@ export interface Named {
   lanes: readonly number[]
 }
 
-const CALL = 'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6, p_from => $7)'
-const CALL_THESE = 'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6, $7, $8)'
+const CALL = 'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6, p_secret => $7, p_from => $8)'
+const CALL_THESE =
+  'select * from longshore.settle_and_claim($1, $2, $3, $4, $5, $6, p_secret => $7, p_these => $8, p_lanes => $9)'
 const traced = (call: string) => call.replace(')', ', p_is_traced => true)')
 
 /**
@@ -76,7 +78,7 @@ const traced = (call: string) => call.replace(')', ', p_is_traced => true)')
 export async function settleAndClaim(
   db: TextQueryable,
   schema: string,
-  workerId: number,
+  worker: WorkerKey,
   outcomes: readonly Outcome[],
   limit: number,
   named?: Named,
@@ -85,7 +87,7 @@ export async function settleAndClaim(
 ): Promise<Exchange> {
   const call = named ? CALL_THESE : CALL
   const text = inSchema(schema, isTraced ? traced(call) : call)
-  const values = [workerId, ...settleArguments(outcomes), limit]
+  const values = [worker.id, ...settleArguments(outcomes), limit, worker.secret]
   const [row] = named
     ? await db.queryTexts(text, [
         ...values,
@@ -155,11 +157,14 @@ function toTrace(trace: StoredTrace | undefined): ClaimedTrace | undefined {
 export async function readPayload(
   db: TextQueryable,
   schema: string,
+  worker: WorkerKey,
   job: ClaimedJob,
 ): Promise<string | undefined> {
-  const [row] = await db.queryTexts(inSchema(schema, 'select longshore.read_payload($1, $2)'), [
+  const [row] = await db.queryTexts(inSchema(schema, 'select longshore.read_payload($1, $2, $3, $4)'), [
+    worker.id,
     job.id,
     job.leaseToken,
+    worker.secret,
   ])
   return row?.[0] ?? undefined
 }

@@ -3,6 +3,7 @@ import type { JobId } from '../job/job-id.ts'
 import type { LogLevel } from '../job/job-log.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
+import type { WorkerKey } from './secret.ts'
 
 /** The run that says it. */
 interface OfRun {
@@ -28,20 +29,19 @@ export interface NewProgress {
   total: number | null
 }
 
+/** What runs of one worker have said. Returns how many lines Postgres did not take, as the worker has not held their jobs. */
 export async function writeLogs(
   db: Queryable,
   schema: string,
+  worker: WorkerKey,
   lines: readonly NewLine[],
   progress: readonly NewProgress[],
-): Promise<void> {
-  const jobs = new Set<string>()
-  for (const { run } of lines) jobs.add(run.id)
-  for (const { run } of progress) jobs.add(run.id)
-  await db.query(inSchema(schema, 'select longshore.write_logs($1, $2, $3)'), [
-    `[${lines.map(lineText).join()}]`,
-    `[${progress.map(progressText).join()}]`,
-    [...jobs],
-  ])
+): Promise<number> {
+  const { rows } = await db.query(
+    inSchema(schema, 'select longshore.write_logs($1, $2, $3, $4) as refused'),
+    [`[${lines.map(lineText).join()}]`, `[${progress.map(progressText).join()}]`, worker.id, worker.secret],
+  )
+  return rows[0]?.['refused'] as number
 }
 
 const runText = ({ id, leaseToken, attempt }: OfRun) =>

@@ -7,23 +7,25 @@ import { checkObject } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
+import { createLockWatch } from '../postgres/held-locks.ts'
 import { openListener, POOLED } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { probePostgres } from '../postgres/probe.ts'
 import { type Overview, readOverview } from '../postgres/read-overview.ts'
 import { readDeployment, setDispatch } from '../postgres/relay-reads.ts'
 import { channelName } from '../postgres/schema-name.ts'
+import { type Holder, newSecret } from '../postgres/secret.ts'
 import { patient } from '../postgres/unavailable.ts'
 import { checkRedis, openRedis, type RedisStore } from '../redis/open-redis.ts'
 import { queueIndex } from '../redis/queue-index.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readOptions, type ScheduleSettings, toSpread } from '../runtime/config.ts'
-import { createProbe, type Probe } from '../runtime/health.ts'
+import { createProbe, refuseHeld } from '../runtime/health.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { checkAll } from '../runtime/problems.ts'
 import type { Exposition, Metrics } from '../runtime/prometheus.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
-import { notReady, type RelayHealth, readHealth } from './relay-health.ts'
+import { notReady, type RelayHealth, type RelayProbes, readHealth } from './relay-health.ts'
 import { type RelayLoop, type RelayMetrics, startRelayLoop } from './relay-loop.ts'
 
 /** What is not given comes from the environment, as the table of settings in the guide says. */
@@ -104,7 +106,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
   let loop: RelayLoop | undefined
   let stuckGroups = 0
   let isLeading = false
-  let probes: { postgres: Probe; redis: Probe | undefined } | undefined
+  let probes: RelayProbes | undefined
   let look: (() => Promise<Overview>) | undefined
 
   const begin = async () => {
@@ -114,10 +116,11 @@ export function createRelay(options: RelayOptions = {}): Relay {
     )
     let store: RedisStore | undefined
     try {
-      await patiently(() => checkDatabase(pool, schema, redis ? 'relay_read' : 'lead'))
+      await patiently(() => checkDatabase(pool, schema, 'lead_as_relay'))
       const deployment = await patiently(() => readDeployment(pool, schema))
       store = redis ? await reach(redis) : undefined
-      const holder = `relay ${hostname()}:${process.pid}:${Date.now().toString(36)}${Math.random().toString(36).slice(2, 6)}`
+      const unique = Date.now().toString(36) + Math.random().toString(36).slice(2, 6)
+      const holder = { name: `relay ${hostname()}:${process.pid}:${unique}`, secret: newSecret() }
       let upkeep: Upkeep | undefined
       const listener = await patiently(() =>
         openListener({
@@ -149,10 +152,12 @@ export function createRelay(options: RelayOptions = {}): Relay {
         logger,
       })
       const running = upkeep
+      const heldLocks = createLockWatch(pool, schema)
       const index = store && queueIndex(store, deployment, 'default')
       probes = {
         postgres: createProbe(() => probePostgres(pool, schema)),
         redis: index && createProbe(() => index.probe()),
+        locks: createProbe(async () => refuseHeld(await heldLocks())),
       }
       look = () => readOverview(pool, schema, { limits: MOST_LIMITS })
       return async () => {
@@ -188,7 +193,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
   }
 
   /** One loop for each term that this relay leads. */
-  const createTerms = (of: { pool: Pool; store: RedisStore; deployment: string; holder: string }) => {
+  const createTerms = (of: { pool: Pool; store: RedisStore; deployment: string; holder: Holder }) => {
     let change: Promise<unknown> = Promise.resolve()
     let isEnded = false
     const follow = async (epoch: string | null) => {
@@ -199,7 +204,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
       }
       if (epoch === null || loop || isEnded) return
       // Whatever was committed without a word before this is found by the audit.
-      const isNew = await setDispatch(of.pool, schema, 'redis')
+      const isNew = await setDispatch(of.pool, schema, of.holder, 'redis')
       loop = startRelayLoop({
         ...of,
         schema,

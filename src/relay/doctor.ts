@@ -6,6 +6,7 @@ import { LongshoreError } from '../job/errors.ts'
 import type { Violation } from '../postgres/audit.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { type ExamineOptions, examine } from '../postgres/examine.ts'
+import { createLockWatch } from '../postgres/held-locks.ts'
 import { type DeploymentOptions, withPool } from '../postgres/once.ts'
 import type { RepairKind } from '../postgres/questions.ts'
 import { readConcerns, readTables, type TableSize } from '../postgres/read-health.ts'
@@ -94,13 +95,14 @@ export async function doctor(options: DoctorOptions): Promise<DoctorReport> {
     }
     const tables = await readTables(pool, schema)
     const concerns = await readConcerns(pool, schema, { ...settings, tables })
+    const locks = await createLockWatch(pool, schema)()
     return {
       isHealthy: round.left.length === 0,
       violations: round.left.slice(0, MOST_TOLD),
       violationCount: round.left.length,
       repaired: repaired.slice(0, MOST_TOLD),
       repairedCount: repaired.length,
-      warnings: [...round.warnings, ...concerns],
+      warnings: [...round.warnings, ...concerns, ...locks],
       looked: first.looked,
       tables,
     }

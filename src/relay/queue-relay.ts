@@ -10,6 +10,7 @@ import type { JobId } from '../job/job-id.ts'
 import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { noteBuilt, noteGeneration, readLane, readLanesOf, readRelayed } from '../postgres/relay-reads.ts'
+import type { Holder } from '../postgres/secret.ts'
 import {
   type Beat,
   type Place,
@@ -89,7 +90,7 @@ export function createQueueRelay(options: {
   index: QueueIndex
   pool: Pool
   schema: string
-  holder: string
+  holder: Holder
   epoch: () => string
   spread: Spread
   sizes: Sizes

@@ -1,24 +1,30 @@
 /** Owns whether a relay can do its work, and in which words it says so. */
-import { type Health, type Probe, shownStore } from '../runtime/health.ts'
+import { type Health, type Probe, shownLocks, shownStore } from '../runtime/health.ts'
 
 export interface RelayHealth extends Health {
   /** A relay that stands by is ready: it leads as soon as the other does not. */
   readonly state: 'not started' | 'starting' | 'leads' | 'stands by' | 'stopping'
 }
 
+export interface RelayProbes {
+  readonly postgres: Probe
+  /** None where no Redis is given. */
+  readonly redis: Probe | undefined
+  /** Those that stop any worker or producer. */
+  readonly locks: Probe
+}
+
 const MEANWHILE = 'workers claim straight from Postgres'
 
 /** Of a relay that runs. */
-export async function readHealth(
-  isLeading: () => boolean,
-  probes: { postgres: Probe; redis: Probe | undefined },
-): Promise<RelayHealth> {
-  const [postgres, redis] = await Promise.all([probes.postgres(), probes.redis?.()])
+export async function readHealth(isLeading: () => boolean, probes: RelayProbes): Promise<RelayHealth> {
+  const [postgres, redis, locks] = await Promise.all([probes.postgres(), probes.redis?.(), probes.locks()])
   return {
-    isReady: postgres === undefined,
+    isReady: postgres === undefined && locks === undefined,
     state: isLeading() ? 'leads' : 'stands by',
     postgres: shownStore(postgres),
     redis: probes.redis ? shownStore(redis, MEANWHILE) : 'not used',
+    locks: shownLocks(locks),
   }
 }
 
@@ -28,4 +34,5 @@ export const notReady = (state: 'not started' | 'starting' | 'stopping'): RelayH
   state,
   postgres: 'not asked',
   redis: 'not asked',
+  locks: 'not asked',
 })

@@ -10,6 +10,7 @@ import type { JobId } from '../job/job-id.ts'
 import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { describeLanes, raiseEpoch, readOutbox, readQueues } from '../postgres/relay-reads.ts'
+import type { Holder } from '../postgres/secret.ts'
 import type { RedisStore } from '../redis/open-redis.ts'
 import { queueIndex, type Spread } from '../redis/queue-index.ts'
 import type { Logger } from '../runtime/logger.ts'
@@ -59,7 +60,7 @@ export interface RelayTermOptions {
   schema: string
   store: RedisStore
   deployment: string
-  holder: string
+  holder: Holder
   epoch: string
   /** What Redis holds may be gone on with. */
   mayAdopt: boolean

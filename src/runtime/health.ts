@@ -10,6 +10,8 @@ export interface Health {
   readonly postgres: string
   /** The same, or `not used`. Away, it does not make anybody unready. */
   readonly redis: string
+  /** `free`, or `held: …`: a session in Postgres stops others with a lock. */
+  readonly locks: string
 }
 
 /** Asks a store; why it cannot be used, or nothing. */
@@ -48,6 +50,14 @@ function reasonOf(error: unknown): string {
   const said = messageOf(error) || String(code ?? 'no reason was given')
   return said.slice(0, LONGEST_REASON)
 }
+
+/** As a probe wants it: none, or the reason. */
+export function refuseHeld(held: readonly string[]): void {
+  if (held.length > 0) throw new Error(held.join('; '))
+}
+
+export const shownLocks = (held: string | undefined): string =>
+  held === undefined ? 'free' : `held: ${held}`
 
 export const shownStore = (why: string | undefined, meanwhile?: string): string =>
   why === undefined ? 'up' : `away${meanwhile ? ` (${meanwhile})` : ''}: ${why}`

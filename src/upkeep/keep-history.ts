@@ -2,16 +2,24 @@
 import type { Pool } from '../postgres/connect.ts'
 import { HISTORY_DAYS_AHEAD } from '../postgres/migrate.ts'
 import { inSchema } from '../postgres/schema-name.ts'
+import type { Holder } from '../postgres/secret.ts'
 
 /** Locks are asked for briefly: settles go on, and the next turn tries again. */
 const LOCK_TIMEOUT = '200ms'
 
-export async function keepHistory(pool: Pool, schema: string): Promise<void> {
-  await briefly(pool, inSchema(schema, 'select longshore.prepare_history($1)'), [HISTORY_DAYS_AHEAD])
-  await briefly(pool, inSchema(schema, 'select longshore.forget_history()'), [])
-  await briefly(pool, inSchema(schema, 'delete from longshore.awaited where expires_at < now()'), [])
-  // The last: whoever holds the logs holds up nothing else.
-  await briefly(pool, inSchema(schema, 'select longshore.tend_logs($1)'), [HISTORY_DAYS_AHEAD])
+export async function keepHistory(pool: Pool, schema: string, { name, secret }: Holder): Promise<void> {
+  const leader = [name, secret]
+  await briefly(pool, inSchema(schema, 'select longshore.prepare_history($1, $2, $3)'), [
+    HISTORY_DAYS_AHEAD,
+    ...leader,
+  ])
+  await briefly(pool, inSchema(schema, 'select longshore.forget_history($1, $2)'), leader)
+  await briefly(pool, inSchema(schema, 'select longshore.forget_expired($1, $2)'), leader)
+  // The last: locks on the logs hold up nothing else.
+  await briefly(pool, inSchema(schema, 'select longshore.tend_logs($1, $2, $3)'), [
+    HISTORY_DAYS_AHEAD,
+    ...leader,
+  ])
 }
 
 function briefly(pool: Pool, text: string, values: unknown[]): Promise<void> {

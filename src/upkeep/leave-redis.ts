@@ -1,6 +1,7 @@
 /** The duty of the outbox: it does not grow for ever when the relay that would read it is gone. */
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from '../postgres/schema-name.ts'
+import type { Holder } from '../postgres/secret.ts'
 import type { Logger } from '../runtime/logger.ts'
 
 /** A relay that is restarted is back by then. */
@@ -10,12 +11,15 @@ const WITHOUT_RELAY_MS = 60_000
 export async function leaveRedis(
   db: Queryable,
   schema: string,
-  holder: string,
+  holder: Holder,
   leadingMs: number,
   logger: Logger,
 ): Promise<void> {
   if (leadingMs < WITHOUT_RELAY_MS) return
-  const { rows } = await db.query(inSchema(schema, 'select longshore.leave_redis($1) as has_left'), [holder])
+  const { rows } = await db.query(inSchema(schema, 'select longshore.leave_redis($1, $2) as has_left'), [
+    holder.name,
+    holder.secret,
+  ])
   if (rows[0]?.['has_left'])
     logger.warn(
       'no relay has kept Redis in step for a minute: jobs go straight through Postgres until one does. Start `longshore relay` with REDIS_URL',

@@ -5,6 +5,7 @@
  */
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from '../postgres/schema-name.ts'
+import type { Holder } from '../postgres/secret.ts'
 
 /** `enqueue_jobs` and `settle` ring for whatever is due within 300 ms: this look sees the rest in time. */
 const LOOK_MS = 250
@@ -20,6 +21,7 @@ export interface DueJobs {
 export function createDueJobs(options: {
   db: Queryable
   schema: string
+  holder: Holder
   onError: (error: unknown) => void
 }): DueJobs {
   let isOn = false
@@ -31,9 +33,9 @@ export function createDueJobs(options: {
     const { rows } = await options.db.query(
       inSchema(
         options.schema,
-        'select promoted, next_due_ms::numeric as next_due_ms from longshore.promote_due($1)',
+        'select promoted, next_due_ms::numeric as next_due_ms from longshore.promote_due($1, $2, $3)',
       ),
-      [BATCH],
+      [BATCH, options.holder.name, options.holder.secret],
     )
     const { promoted, next_due_ms: given } = rows[0] as { promoted: number; next_due_ms: string | null }
     if (promoted === BATCH) return 0

@@ -1,6 +1,7 @@
 /** The duty of rescue: takes back what dead workers ran, see `rescue.sql`. */
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from '../postgres/schema-name.ts'
+import type { Holder } from '../postgres/secret.ts'
 import type { Logger } from '../runtime/logger.ts'
 
 /** Jobs in one transaction. */
@@ -10,13 +11,16 @@ const BATCH = 1000
 export async function rescueJobs(
   db: Queryable,
   schema: string,
+  holder: Holder,
   leadingMs: number,
   logger: Logger,
 ): Promise<void> {
   for (let taken = BATCH; taken === BATCH; ) {
-    const { rows } = await db.query(inSchema(schema, 'select * from longshore.rescue($1, $2)'), [
+    const { rows } = await db.query(inSchema(schema, 'select * from longshore.rescue($1, $2, $3, $4)'), [
       Math.floor(leadingMs),
       BATCH,
+      holder.name,
+      holder.secret,
     ])
     taken = 0
     for (const row of rows) {

@@ -6,10 +6,11 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Queryable } from '../job/queryable.ts'
 import type { Pool } from '../postgres/connect.ts'
+import type { Holder } from '../postgres/secret.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { keepHistory } from './keep-history.ts'
-import { type LeaderRank, lead, resign } from './lead.ts'
+import { isNotLeader, type LeaderRank, lead, resign } from './lead.ts'
 import { leaveRedis } from './leave-redis.ts'
 import { createDueJobs } from './promote-due-jobs.ts'
 import { rescueJobs } from './rescue-jobs.ts'
@@ -37,8 +38,8 @@ export function startUpkeep(options: {
   /** For the duties that need a transaction. */
   pool: Pool
   schema: string
-  /** Who leads, unique per process start. */
-  holder: string
+  /** Unique per process start. */
+  holder: Holder
   rank: LeaderRank
   /** Told with each renewal: the epoch, or null while others lead or Postgres is away. */
   onTerm?: (epoch: string | null) => void
@@ -47,11 +48,12 @@ export function startUpkeep(options: {
   logger: Logger
 }): Upkeep {
   const { db, pool, schema, holder, logger } = options
-  const dueJobs = createDueJobs({ db, schema, onError: report })
-  const sweepGroups = createGroupSweep(db, schema)
+  const dueJobs = createDueJobs({ db, schema, holder, onError: report })
+  const sweepGroups = createGroupSweep(db, schema, holder)
   const watchdog = createWatchdog({
     db: pool,
     schema,
+    holder,
     ...(options.onStuck ? { onLook: options.onStuck } : {}),
     onError: report,
     logger,
@@ -65,8 +67,17 @@ export function startUpkeep(options: {
 
   function report(error: unknown): void {
     if (isStopped) return
-    if (isTransientError(error)) logger.info({ err: error }, 'upkeep could not reach Postgres; trying again')
+    if (isNotLeader(error)) endTerm()
+    else if (isTransientError(error))
+      logger.info({ err: error }, 'upkeep could not reach Postgres; trying again')
     else logger.error({ err: error }, 'upkeep failed; trying again')
+  }
+
+  function endTerm(): void {
+    if (isLeader) logger.info('upkeep: others lead, or Postgres is away')
+    isLeader = false
+    endDuties()
+    options.onTerm?.(null)
   }
 
   const endDuties = () => {
@@ -88,13 +99,13 @@ export function startUpkeep(options: {
     }
     dueJobs.start()
     watchdog.start()
-    await rescueJobs(db, schema, performance.now() - leadingSince, logger)
+    await rescueJobs(db, schema, holder, performance.now() - leadingSince, logger)
     await sweepGroups()
     if (options.rank !== 'relay with Redis')
       await leaveRedis(db, schema, holder, performance.now() - leadingSince, logger)
     if (performance.now() < historyAt) return
     // A failure here (most likely a lock that was not to be had) must not end the term.
-    await keepHistory(pool, schema).then(
+    await keepHistory(pool, schema, holder).then(
       () => {
         historyAt = performance.now() + HISTORY_MS
       },
@@ -108,9 +119,7 @@ export function startUpkeep(options: {
   const turn = () => {
     if (isResting) return
     renewing = renew().catch(error => {
-      isLeader = false
-      endDuties()
-      options.onTerm?.(null)
+      endTerm()
       report(error)
     })
   }

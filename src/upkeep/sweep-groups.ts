@@ -1,18 +1,19 @@
 /** The duty of groups: closes those whose last job has ended and that nobody has closed, see `sweep_groups.sql`. */
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from '../postgres/schema-name.ts'
+import type { Holder } from '../postgres/secret.ts'
 
 /** Groups looked at in one turn; the next turn goes on behind them. */
 const PAGE = 1000
 const START = '00000000-0000-0000-0000-000000000000'
 
-export function createGroupSweep(db: Queryable, schema: string): () => Promise<void> {
+export function createGroupSweep(db: Queryable, schema: string, holder: Holder): () => Promise<void> {
   let after = START
   return async () => {
-    const { rows } = await db.query(inSchema(schema, 'select longshore.sweep_groups($1, $2) as last'), [
-      after,
-      PAGE,
-    ])
+    const { rows } = await db.query(
+      inSchema(schema, 'select longshore.sweep_groups($1, $2, $3, $4) as last'),
+      [after, PAGE, holder.name, holder.secret],
+    )
     after = (rows[0]?.['last'] as string | null | undefined) ?? START
   }
 }

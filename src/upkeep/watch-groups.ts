@@ -4,6 +4,7 @@
  */
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from '../postgres/schema-name.ts'
+import type { Holder } from '../postgres/secret.ts'
 import type { Logger } from '../runtime/logger.ts'
 
 /** In one transaction. */
@@ -30,12 +31,13 @@ interface Report extends Record<string, unknown> {
 export function createWatchdog(options: {
   db: Queryable
   schema: string
+  holder: Holder
   /** How many groups are stuck, after each look; 0 when it stops. */
   onLook?: (stuck: number) => void
   onError: (error: unknown) => void
   logger: Logger
 }): Watchdog {
-  const { db, schema, logger } = options
+  const { db, schema, holder, logger } = options
   let isOn = false
   let since = 0
   let timer: NodeJS.Timeout | undefined
@@ -54,8 +56,8 @@ export function createWatchdog(options: {
     let stuck = 0
     for (let after: string | null = START; after !== null && isOn; ) {
       const { rows } = await db.query(
-        inSchema(schema, 'select last, stuck, report from longshore.watch_groups($1, $2, $3, $4)'),
-        [after, PAGE_GROUPS, PAGE_JOBS, Math.floor(performance.now() - since)],
+        inSchema(schema, 'select last, stuck, report from longshore.watch_groups($1, $2, $3, $4, $5, $6)'),
+        [after, PAGE_GROUPS, PAGE_JOBS, Math.floor(performance.now() - since), holder.name, holder.secret],
       )
       const page = rows[0] as { last: string | null; stuck: number; report: Report | null }
       stuck += page.stuck

@@ -4,6 +4,7 @@ import type { Queryable } from '../job/queryable.ts'
 import { type Completed, completeJob } from '../postgres/complete-job.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
+import type { WorkerKey } from '../postgres/secret.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { Lease } from './runs.ts'
 
@@ -18,7 +19,7 @@ const CONNECTIONS = 5
 export function createCompletions(
   postgres: PostgresConfig,
   schema: string,
-  workerId: number,
+  worker: WorkerKey,
   logger: Logger,
 ): Completions {
   let hasClosed = false
@@ -36,7 +37,7 @@ export function createCompletions(
   return {
     async complete(lease, work) {
       if (hasClosed) throw new LongshoreError('LEASE_LOST', 'the worker has given the job back')
-      return completeJob(pool(), schema, workerId, lease, work)
+      return completeJob(pool(), schema, worker, lease, work)
     },
     async close() {
       hasClosed = true

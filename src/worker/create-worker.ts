@@ -12,6 +12,7 @@ import { checkTask, type Handler } from '../job/task.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
 import { portableConfig } from '../postgres/heartbeat.ts'
+import { createLockWatch } from '../postgres/held-locks.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { probePostgres } from '../postgres/probe.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
@@ -21,7 +22,7 @@ import { patient } from '../postgres/unavailable.ts'
 import { writeLogs } from '../postgres/write-logs.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { readOptions, type WorkerSettings } from '../runtime/config.ts'
-import { createProbe } from '../runtime/health.ts'
+import { createProbe, refuseHeld, shownLocks } from '../runtime/health.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { createMemoryGauge } from '../runtime/memory.ts'
 import { checkAll } from '../runtime/problems.ts'
@@ -194,14 +195,16 @@ export function createWorker(options: WorkerOptions): Worker {
     )
     const logs = createJobLogs({
       maxLines: settings.maxLogLines,
-      write: (lines, progress) => writeLogs(pool, schema, lines, progress),
+      write: (worker, lines, progress) => writeLogs(pool, schema, worker, lines, progress),
       counts: logCounts,
       logger,
     })
     threads = pooled
+    const heldLocks = createLockWatch(pool, schema, worker => worker === lives?.workerId)
     probes = {
       postgres: createProbe(() => probePostgres(pool, schema)),
       redis: redis ? createProbe(async () => lives?.probeRedis()) : undefined,
+      locks: createProbe(async () => refuseHeld(await heldLocks())),
     }
     const close = async () => {
       await pooled.close()
@@ -293,8 +296,8 @@ export function createWorker(options: WorkerOptions): Worker {
       checkOptions('CONFIG_INVALID', 'stop', stop, ['deadline'])
       const deadlineMs = toTimerMs(stop.deadline ?? '30s', 'deadline')
       const stopped = life
+      isStopping = stopped !== undefined
       const begun = await stopped?.catch(() => undefined) // a start that failed has nothing to stop
-      isStopping = begun !== undefined
       await begun?.end(deadlineMs)
       isStopping = false
       if (life !== stopped) return
@@ -331,7 +334,9 @@ export function createWorker(options: WorkerOptions): Worker {
     },
     async health() {
       if (isStopping) return notReady('stopping')
-      if (!lives || !probes) return notReady(life ? 'starting' : 'not started')
+      if (!probes || !life) return notReady('not started')
+      // To register it needs a lock itself.
+      if (!lives) return { ...notReady('starting'), locks: shownLocks(await probes.locks()) }
       return readHealth(lives, probes, settings.lease)
     },
     async setProperties(properties) {

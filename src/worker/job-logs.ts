@@ -6,17 +6,23 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { DropReason, LogCounts } from '../job/job-log.ts'
+import type { WorkerKey } from '../postgres/secret.ts'
 import type { ClaimedJob } from '../postgres/settle-and-claim.ts'
 import { isDataError } from '../postgres/transient-error.ts'
 import type { NewLine, NewProgress } from '../postgres/write-logs.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { pauseMs } from '../runtime/retry.ts'
-import { type BufferedLine, type LogBuffer, RunLog } from './run-log.ts'
+import { type BufferedLine, type LogBuffer, type LoggedRun, RunLog } from './run-log.ts'
 
 export interface JobLogs {
-  open(run: ClaimedJob, hasEnded: boolean): RunLog
+  /** Of one life of the worker, which proves to Postgres that the runs are its own. */
+  of(worker: WorkerKey): RunLogs
   /** Sends what is left, for a bounded time. */
   close(): Promise<void>
+}
+
+export interface RunLogs {
+  open(run: ClaimedJob, hasEnded: boolean): RunLog
 }
 
 export interface RunningLogCounts extends LogCounts {
@@ -50,7 +56,8 @@ const MOST_PROGRESS = 10_000
 export function createJobLogs(options: {
   /** Lines that one run may write. */
   maxLines: number
-  write: (lines: NewLine[], progress: NewProgress[]) => Promise<void>
+  /** Answers how many lines were refused. */
+  write: (worker: WorkerKey, lines: NewLine[], progress: NewProgress[]) => Promise<number>
   counts: RunningLogCounts
   logger: Logger
 }): JobLogs {
@@ -58,7 +65,7 @@ export function createJobLogs(options: {
   let lines: BufferedLine[] = [] // those under way are not among them
   let held = 0 // with those under way
   let heldBytes = 0
-  let progress = new Map<string, NewProgress>() // by lease and job: the newest of each run
+  let progress = new Map<string, Progress>() // by lease and job: the newest of each run
   let timer: NodeJS.Timeout | undefined
   let timerAt = 0
   let notBefore = 0
@@ -118,7 +125,12 @@ export function createJobLogs(options: {
     const sentProgress = progress
     progress = new Map()
     try {
-      await write(sent, [...sentProgress.values()])
+      const said = [...sentProgress.values()]
+      // Of more than one life only when the worker has begun anew.
+      for (const worker of new Set([...sent, ...said].map(({ run }) => run.worker))) {
+        const ofWorker = ({ run }: { run: LoggedRun }) => run.worker === worker
+        await write(worker, sent.filter(ofWorker), said.filter(ofWorker))
+      }
       recovered()
     } catch (error) {
       lines = sent.filter(line => line.bytes > 0).concat(lines)
@@ -133,20 +145,22 @@ export function createJobLogs(options: {
   }
 
   /** Lines that Postgres refuses for what they hold are found by halves, so that they do not hold up the others. */
-  const write = async (sent: BufferedLine[], values: NewProgress[]): Promise<void> => {
+  const write = async (worker: WorkerKey, sent: BufferedLine[], values: Progress[]): Promise<void> => {
     const now = performance.now()
     try {
-      await options.write(
+      const refused = await options.write(
+        worker,
         sent.map(({ run, seq, at, level, message, data }) => {
-          return { run, seq, ageMs: Math.round(now - at), level, message, data }
+          return { run: run.job, seq, ageMs: Math.round(now - at), level, message, data }
         }),
-        values,
+        values.map(({ run, done, total }) => ({ run: run.job, done, total })),
       )
-      counts.written += sent.length
+      counts.written += sent.length - refused
+      if (refused > 0) drop('refused', refused)
       for (const line of sent) release(line)
     } catch (error) {
       if (!isDataError(error) || (sent.length === 0 && values.length === 0)) throw error
-      if (values.length > 0) return write(sent, []) // it is told again soon
+      if (values.length > 0) return write(worker, sent, []) // it is told again soon
       if (sent.length === 1) {
         for (const line of sent) release(line)
         drop('refused')
@@ -158,8 +172,8 @@ export function createJobLogs(options: {
         return
       }
       const half = Math.ceil(sent.length / 2)
-      await write(sent.slice(0, half), [])
-      await write(sent.slice(half), [])
+      await write(worker, sent.slice(0, half), [])
+      await write(worker, sent.slice(half), [])
     }
   }
 
@@ -203,7 +217,7 @@ export function createJobLogs(options: {
       else soon()
     },
     setProgress(run, done, total) {
-      const key = `${run.leaseToken} ${run.id}`
+      const key = `${run.job.leaseToken} ${run.job.id}`
       if (!isNumber(done) || (progress.size >= MOST_PROGRESS && !progress.has(key))) return
       progress.set(key, { run, done, total: isNumber(total) ? total : null })
       soon()
@@ -226,7 +240,7 @@ export function createJobLogs(options: {
   }
 
   return {
-    open: (run, hasEnded) => new RunLog(run, buffer, hasEnded),
+    of: worker => ({ open: (job, hasEnded) => new RunLog({ job, worker }, buffer, hasEnded) }),
     async close() {
       const until = performance.now() + CLOSE_MS
       const left = () => until - performance.now()
@@ -244,6 +258,12 @@ export function createJobLogs(options: {
       progress.clear()
     },
   }
+}
+
+interface Progress {
+  run: LoggedRun
+  done: number
+  total: number | null
 }
 
 const isNumber = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value)

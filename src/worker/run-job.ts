@@ -17,7 +17,7 @@ import type { Completion } from '../postgres/complete-job.ts'
 import type { ClaimedJob, ClaimedTrace, Outcome } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { type RunSpan, traceRun } from '../runtime/tracing.ts'
-import type { JobLogs } from './job-logs.ts'
+import type { RunLogs } from './job-logs.ts'
 import type { Ending, Meter } from './meter.ts'
 import type { RunLog } from './run-log.ts'
 
@@ -39,7 +39,7 @@ export interface RunSettings {
   readGroup: (claimed: ClaimedJob) => Promise<string | null>
   /** Run the handler of a task that is isolated in threads. */
   runInThread: (run: Run, job: RunningJob<unknown>) => Promise<unknown>
-  logs: JobLogs
+  logs: RunLogs
   /** Called once, when the handler has returned: never before `onOutcome`. */
   onReturn: (run: Run) => void
 }

@@ -1,10 +1,17 @@
 /** Owns what one run says: its lines are numbered and bounded here, and gaps told of. A class, as runs are many. */
 import type { DropReason, JobLog, LogLevel } from '../job/job-log.ts'
 import { toLogData, toLogMessage } from '../job/log-data.ts'
+import type { WorkerKey } from '../postgres/secret.ts'
 import type { ClaimedJob } from '../postgres/settle-and-claim.ts'
 
+/** A run, and the life of the worker that holds it. */
+export interface LoggedRun {
+  readonly job: ClaimedJob
+  readonly worker: WorkerKey
+}
+
 export interface BufferedLine {
-  run: ClaimedJob
+  run: LoggedRun
   seq: number
   at: number
   level: LogLevel
@@ -22,7 +29,7 @@ export interface LogBuffer {
   /** Whether not even a line that tells of a gap has room. */
   readonly isOverfull: boolean
   add(line: BufferedLine): void
-  setProgress(run: ClaimedJob, done: unknown, total: unknown): void
+  setProgress(run: LoggedRun, done: unknown, total: unknown): void
   drop(reason: DropReason): void
   /** A line was cut. */
   cut(): void
@@ -34,7 +41,7 @@ export interface LogBuffer {
 const LINE_BYTES = 200
 
 export class RunLog {
-  readonly #run: ClaimedJob
+  readonly #run: LoggedRun
   readonly #buffer: LogBuffer
   #log: JobLog | undefined
   #hasEnded: boolean
@@ -43,7 +50,7 @@ export class RunLog {
   #missing = 0 // since the last line that was kept
   #missingBecause: DropReason = 'run'
 
-  constructor(run: ClaimedJob, buffer: LogBuffer, hasEnded: boolean) {
+  constructor(run: LoggedRun, buffer: LogBuffer, hasEnded: boolean) {
     this.#run = run
     this.#buffer = buffer
     this.#hasEnded = hasEnded

@@ -8,6 +8,7 @@ import type { JobId } from '../job/job-id.ts'
 import type { Handler } from '../job/task.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { readLanes } from '../postgres/register-worker.ts'
+import type { WorkerKey } from '../postgres/secret.ts'
 import { type ClaimedJob, type Outcome, readPayload } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ExchangeLoop } from './exchange-loop.ts'
@@ -51,6 +52,7 @@ const MOST_KNOWN_LANES = 10_000
 export function createRuns(options: {
   pool: Pool
   schema: string
+  worker: WorkerKey
   handlers: ReadonlyMap<string, Handler>
   /** The tasks of the lanes that are known from the start. */
   lanes: Map<number, string>
@@ -163,7 +165,7 @@ export function createRuns(options: {
   const startLarge = (run: Run) => {
     lastLarge = lastLarge.then(async () => {
       try {
-        const payload = await readPayload(pool, schema, run.claimed)
+        const payload = await readPayload(pool, schema, options.worker, run.claimed)
         if (payload === undefined) throw new LongshoreError('WORKER_STOPPED', 'the lease is gone')
         if (isEnding) return run.giveUp() // a stop may have given it back meanwhile
         run.claimed.payload = payload

@@ -1,5 +1,5 @@
 /** Owns whether a worker can do its work, and in which words it says so. */
-import { type Health, type Probe, shownStore } from '../runtime/health.ts'
+import { type Health, type Probe, shownLocks, shownStore } from '../runtime/health.ts'
 import type { Lives } from './succession.ts'
 
 export interface WorkerHealth extends Health {
@@ -15,20 +15,23 @@ export interface StoreProbes {
   readonly postgres: Probe
   /** None where no Redis is given. */
   readonly redis: Probe | undefined
+  /** Those that stop this worker. */
+  readonly locks: Probe
 }
 
 const MEANWHILE = 'jobs come straight from Postgres'
 
 /** Of a worker that runs, drained or not. */
 export async function readHealth(lives: Lives, probes: StoreProbes, leaseMs: number): Promise<WorkerHealth> {
-  const [postgres, redis] = await Promise.all([probes.postgres(), probes.redis?.()])
+  const [postgres, redis, locks] = await Promise.all([probes.postgres(), probes.redis?.(), probes.locks()])
   const { isAlive, sinceBeatMs } = lives.vitals()
   const isHeard = sinceBeatMs < leaseMs
   return {
-    isReady: isAlive && isHeard && postgres === undefined,
+    isReady: isAlive && isHeard && postgres === undefined && locks === undefined,
     state: isAlive ? (lives.isDrained ? 'drained' : 'running') : 'beginning anew',
     postgres: shownStore(postgres),
     redis: probes.redis ? shownStore(redis, MEANWHILE) : 'not used',
+    locks: shownLocks(locks),
     heartbeat: isHeard ? 'up' : `no beat was answered for ${Math.round(sinceBeatMs)} ms`,
     path: lives.path,
   }
@@ -40,6 +43,7 @@ export const notReady = (state: 'not started' | 'starting' | 'stopping'): Worker
   state,
   postgres: 'not asked',
   redis: 'not asked',
+  locks: 'not asked',
   heartbeat: 'none',
   path: 'direct',
 })

@@ -13,10 +13,9 @@ import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { readGroupOf, readParents } from '../postgres/read-parents.ts'
 import {
   drainWorker,
-  readCancelled,
   readIsDrained,
   readLanes,
-  readLeases,
+  readRuns,
   registerWorker,
   setListening,
   setProperties,
@@ -113,7 +112,8 @@ export interface LifeOptions {
 export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promise<WorkerLife> {
   const { pool, schema } = given
   const isDrained = earlier?.isDrained ?? false
-  const workerId = await registerWorker(pool, schema, { ...given.facts, isDrained })
+  const worker = await registerWorker(pool, schema, { ...given.facts, isDrained })
+  const workerId = worker.id
   const logger = given.logger.child({ worker: workerId })
   let isEnding = false // starts no more
   let isDead = false
@@ -122,10 +122,11 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onDeath = resolve
   })
 
-  const completions = createCompletions(given.postgres, schema, workerId, logger)
+  const completions = createCompletions(given.postgres, schema, worker, logger)
   const runs = createRuns({
     pool,
     schema,
+    worker,
     handlers: given.handlers,
     lanes: await readLanes(pool, schema, { tasks: given.facts.tasks }),
     loop: () => loop,
@@ -141,20 +142,24 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
         if (group !== undefined) groupEnds.add(group)
         return completion
       },
-      readParents: (job, task, after) => readParents(pool, schema, job.id, task, after, PARENTS_PAGE),
-      readGroup: job => readGroupOf(pool, schema, job.id),
-      logs: given.logs,
+      readParents: (job, task, after) => readParents(pool, schema, worker, job, task, after, PARENTS_PAGE),
+      readGroup: job => readGroupOf(pool, schema, worker, job),
+      logs: given.logs.of(worker),
     },
     onCompleted: job => path?.runEnded(job),
     earlier,
     logger,
   })
-  const cancels = createCancels({ read: () => readCancelled(pool, schema, workerId), runs, logger })
+  const cancels = createCancels({
+    read: () => readRuns(pool, schema, worker, 'cancelled'),
+    runs,
+    logger,
+  })
 
   /** Give back runs that Postgres holds for this worker and that it knows nothing of. */
   const checkLeases = async () => {
     const wasHeld = runs.snapshot()
-    const leases = await readLeases(pool, schema, workerId)
+    const leases = await readRuns(pool, schema, worker, 'all')
     // Claims that are committed but not yet answered are among them: they are no strangers.
     await loop.answered()
     // Nor is what was settled while Postgres read.
@@ -168,7 +173,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
 
   const wakeUp = createWakeUp({
     pollIntervalMs: given.settings.pollIntervalMs,
-    setListening: isListening => setListening(pool, schema, workerId, isListening),
+    setListening: isListening => setListening(pool, schema, worker, isListening),
     look: () => loop.look(),
     onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
   })
@@ -177,7 +182,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   const exchange = async (outcomes: readonly Outcome[], limit: number, named?: Named) => {
     const from = named ? null : cursor.begin()
     const since = performance.now()
-    const answer = await settleAndClaim(pool, schema, workerId, outcomes, limit, named, isTracing(), from)
+    const answer = await settleAndClaim(pool, schema, worker, outcomes, limit, named, isTracing(), from)
     for (const group of answer.groups) groupEnds.add(group)
     if (named || limit === 0) return answer
     const isFilled = answer.claimed.length === limit
@@ -261,7 +266,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   const heartbeat = startHeartbeat({
     postgres: given.postgres,
     schema,
-    workerId,
+    worker,
     leaseMs: given.facts.leaseMs,
     stallMs: given.stallMs,
     onDead: die,
@@ -279,7 +284,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onError: error => logger.warn({ err: error }, 'the heartbeat missed a beat; trying again'),
   })
   const unregister = () => {
-    const unregistered = unregisterWorker(pool, schema, workerId).catch(error =>
+    const unregistered = unregisterWorker(pool, schema, worker).catch(error =>
       logger.warn({ err: error }, 'could not deregister; the row is left behind'),
     )
     return Promise.race([unregistered, pause(UNREGISTER_MS, undefined, { ref: false })])
@@ -344,7 +349,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     db: listener,
     pool,
     schema,
-    holder: `worker ${workerId}`,
+    holder: { name: `worker ${workerId}`, secret: worker.secret },
     rank: 'worker',
     logger,
   })
@@ -420,7 +425,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     },
     async setProperties(had) {
       if (isEnding) return
-      await setProperties(pool, schema, workerId, had)
+      await setProperties(pool, schema, worker, had)
       await path?.register()
       await loop.answered() // calls under way may go by what it had before
       if (!isEnding) loop.look()

@@ -3,6 +3,7 @@ import { pino } from 'pino'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createWorker, defineTask, NonRetryableError, type WorkerOptions } from '../../src/index.ts'
 import { portableConfig, startHeartbeat } from '../../src/postgres/heartbeat.ts'
+import { newSecret } from '../../src/postgres/secret.ts'
 import { workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
@@ -200,12 +201,14 @@ describe('the heartbeat', () => {
     const worker = await workByHand(database, ['beat'])
     await producer.enqueue(task, 'any')
     await worker.claim(1)
+    const secret = newSecret()
+    await database.rows('update longshore.workers set secret = sha256($1)', [secret])
     const cancelled = counter()
     const dead = counter()
     const heartbeat = startHeartbeat({
       postgres: database.urlOf('worker'),
       schema: 'longshore',
-      workerId: worker.id,
+      worker: { id: worker.id, secret },
       leaseMs: 300,
       stallMs: 60_000,
       onDead: () => dead.add(),

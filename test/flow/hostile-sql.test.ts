@@ -195,6 +195,7 @@ const HOSTILE: Readonly<Record<string, readonly (string | null)[]>> = {
     'x'.repeat(5000),
   ],
   uuid: [null, SOME, '00000000-0000-0000-0000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff'],
+  bytea: [null, '\\x', '\\x00', `\\x${'ab'.repeat(16)}`, `\\x${'00'.repeat(5000)}`],
   'integer[]': [null, '{}', '{null}', '{0,-1,2147483647}', '{{1,2},{3,4}}', '{1,1,1}'],
   'smallint[]': [null, '{}', '{null}', '{0,-1,32767}'],
   'bigint[]': [null, '{}', '{null}', '{0,-1,9223372036854775807}'],
@@ -238,6 +239,25 @@ const CALLED = [
   ],
   ...['repair_waiting', 'rescue', 'set_properties', 'settle_and_claim', 'sweep_groups', 'unregister_worker'],
   ...['watch_groups', 'write_logs', 'cancel', 'cancel_group', 'explain', 'resume_workflow', 'drain_worker'],
+  ...[
+    'hold_run',
+    'read_runs',
+    'read_payload',
+    'read_parents',
+    'read_group_of',
+    'set_listening',
+    'drain_workers',
+  ],
+  ...[
+    'lead_as_worker',
+    'lead_as_relay',
+    'resign',
+    'raise_epoch',
+    'note_generation',
+    'note_built',
+    'await_jobs',
+  ],
+  ...['forget_awaited', 'forget_expired', 'locks_held', 'count_running', 'set_asleep'],
 ]
 
 describe('what processes call', () => {

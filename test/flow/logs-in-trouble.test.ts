@@ -137,20 +137,22 @@ describe('when logs cannot be stored', () => {
   })
 
   it('[S8] lines that are sent again because a reply was lost are stored once; a stale run does not undo progress', async () => {
-    const id = '0198c0de-0000-7000-8000-000000000001'
+    const producer = deployment.producer()
+    const { id } = await producer.enqueue(defineTask({ name: 'said' }), {}, { delay: '1h' })
+    await database.rows('insert into longshore.past_workers (id) values (1000000)')
+    await database.rows('insert into longshore.past_runs values ($1, 7, 1000000), ($1, 8, 1000000)', [id])
     const write = (lease: number, done: number) =>
       database.rows(
         `select longshore.write_logs(
            json_build_array(json_build_object('job', $1::uuid, 'lease', $2::int, 'attempt', 1, 'seq', 1, 'age', 5,
              'level', 'info', 'message', 'once')),
            json_build_array(json_build_object('job', $1::uuid, 'lease', $2::int, 'attempt', 1, 'done', $3::int)),
-           array[$1::uuid])`,
+           1000000)`,
         [id, lease, done],
       )
     await write(8, 80)
     await write(8, 81)
     await write(7, 10)
-    const producer = deployment.producer()
     expect(messages(await producer.getLogs(id))).toEqual(['once', 'once'])
     expect(await producer.getProgress(id)).toMatchObject({ done: 81, total: null })
   })

@@ -131,10 +131,14 @@ describe('the log of a job', () => {
     const lines = producer.followLogs(ref)[Symbol.asyncIterator]()
     expect((await lines.next()).value).toMatchObject({ message: 'now' })
     // As from a worker that lost its lease and is slow.
+    const [worker] = await database.rows<{ id: number }>(
+      'insert into longshore.past_workers (id) values (1000000) returning id',
+    )
+    await database.rows('insert into longshore.past_runs values ($1, 0, $2)', [ref.id, worker?.id])
     await database.rows(
       `select longshore.write_logs(json_build_array(json_build_object(
-         'job', $1::uuid, 'lease', 0, 'attempt', 1, 'seq', 1, 'age', 0, 'level', 'info', 'message', 'stale')), '[]', array[$1::uuid])`,
-      [ref.id],
+         'job', $1::uuid, 'lease', 0, 'attempt', 1, 'seq', 1, 'age', 0, 'level', 'info', 'message', 'stale')), '[]', $2)`,
+      [ref.id, worker?.id],
     )
     expect((await lines.next()).value).toMatchObject({ message: 'stale' })
     ctx.log('last')

@@ -202,7 +202,7 @@ describe('the commit of an outbox row', () => {
 
 describe('reading the outbox', () => {
   const ask = (holder: string, more: object = {}) => ({
-    holder,
+    holder: { name: holder, secret: null },
     done: [],
     seqs: new Map(),
     from: '0',
@@ -292,7 +292,7 @@ describe('the lease', () => {
     expect(await lead('relay', 2)).toBe(relay)
   })
 
-  it('[S9] lets whoever leads without Redis leave it, and nobody else', async () => {
+  it('[S9] lets a leader without Redis leave it after a minute, and no other', async () => {
     await database.rows("update longshore.leader set holder = null, rank = 0, expires_at = '-infinity'")
     await deployment.producer().enqueue(task, 1)
     const leave = async (holder: string) =>
@@ -302,6 +302,8 @@ describe('the lease', () => {
     expect(await leave('worker')).toBe(false)
     await database.rows("update longshore.leader set expires_at = '-infinity'")
     await lead('worker', 0)
+    expect(await leave('worker')).toBe(false)
+    await database.rows("update longshore.leader set since = now() - interval '1 minute'")
     expect(await leave('worker')).toBe(true)
     expect(await leave('worker')).toBe(false)
     expect(await database.rows('select from longshore.outbox')).toEqual([])

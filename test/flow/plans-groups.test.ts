@@ -225,13 +225,18 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
           [job?.['id']],
           [job?.['lease_token']],
         ])
+        await client.query(
+          "update longshore.jobs set state = 'running', worker_id = $2, lease_token = 7, started_at = now() where id = $1",
+          [rows[0].child, workerId],
+        )
         const { readParents } = await import('../../src/postgres/read-parents.ts')
         plans = []
         const db = { query: (text: string, values?: unknown[]) => client.query(text, values) }
         const read = await readParents(
           db,
           'longshore',
-          rows[0].child,
+          { id: workerId, secret: null },
+          { id: rows[0].child, leaseToken: '7' },
           null,
           '00000000-0000-0000-0000-000000000000',
           1000,

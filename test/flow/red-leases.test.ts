@@ -1,6 +1,7 @@
 /** The red side of leases: who may end a run, and when a worker is dead, without one of the guards. */
 import { describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
+import { newSecret } from '../../src/postgres/secret.ts'
 import { type Claimed, settling, workByHand } from '../support/by-hand.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
@@ -165,11 +166,18 @@ const fences: Guard[] = [
     rule: 'logs: the progress of a run whose lease is gone',
     without: { name: 'write_logs', remove: 'where p.lease_token <= excluded.lease_token' },
     happens: async () => {
-      const { first } = await running()
-      const write = (lease: number, done: number) =>
-        database.rows("select longshore.write_logs('[]', $1, '{}')", [
-          JSON.stringify([{ job: first.id, lease, done, total: 10, attempt: 1 }]),
+      const { worker, first } = await running()
+      const write = async (lease: number, done: number) => {
+        await database.rows('insert into longshore.past_runs values ($1, $2, $3)', [
+          first.id,
+          lease,
+          worker.id,
         ])
+        await database.rows("select longshore.write_logs('[]', $1, $2)", [
+          JSON.stringify([{ job: first.id, lease, done, total: 10, attempt: 1 }]),
+          worker.id,
+        ])
+      }
       await write(2, 1)
       await write(1, 9)
       const [row] = await database.rows<{ done: number }>('select done from longshore.job_progress')
@@ -406,7 +414,12 @@ const deaths: Guard[] = [
       const worker = await workByHand(database, ['task'])
       const claiming = await database.connect(database.urlOf('worker'))
       await claiming.query('begin')
-      await claiming.query("select longshore.settle_and_claim($1, '{}', '{}', null, null, 1)", [worker.id])
+      const secret = newSecret()
+      await database.rows('update longshore.workers set secret = sha256($1)', [secret])
+      await claiming.query(
+        "select longshore.settle_and_claim($1, '{}', '{}', null, null, 1, p_secret => $2)",
+        [worker.id, secret],
+      )
       await expire(worker)
       await database.rows('select longshore.rescue(3600000, 1000)')
       await claiming.query('rollback')

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
+import { newSecret } from '../../src/postgres/secret.ts'
 import { settling, workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
@@ -264,9 +265,12 @@ describe('a beat and a rescue at once', () => {
     await producer.enqueueMany(large, Array(300).fill('x'.repeat(60_000)))
     const worker = await workByHand(database, ['large'])
     const client = await database.connect(database.urlOf('worker'))
-    const claim = client.query("select * from longshore.settle_and_claim($1, '{}', '{}', null, null, 300)", [
-      worker.id,
-    ])
+    const secret = newSecret()
+    await database.rows('update longshore.workers set secret = sha256($1) where id = $2', [secret, worker.id])
+    const claim = client.query(
+      "select * from longshore.settle_and_claim($1, '{}', '{}', null, null, 300, p_secret => $2)",
+      [worker.id, secret],
+    )
     // As when its process is paused: what the network holds is full, and the transaction stays open.
     const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
     stream.pause()

@@ -10,6 +10,7 @@ import {
   type MigrateOptions,
   migrate,
 } from '../../src/index.ts'
+import { newSecret } from '../../src/postgres/secret.ts'
 import { useDatabase } from '../support/database.ts'
 import { asUser, KINDS, type Kind } from '../support/role-kinds.ts'
 import { useRoles } from '../support/roles.ts'
@@ -167,8 +168,14 @@ describe('migrate --roles', () => {
   })
 
   it('lets partitions that the upkeep makes later be used without further grants', async () => {
-    await as('relay', 'select longshore.prepare_history(20)')
-    await as('worker', 'select longshore.tend_logs(20)')
+    const leads = async (kind: Kind, call: string, name: string, duty: string) => {
+      const secret = newSecret()
+      await as(kind, `select longshore.${call}`, [name, secret])
+      await as(kind, `select longshore.${duty}(20, $1, $2)`, [name, secret])
+      await as(kind, 'select longshore.resign($1, $2)', [name, secret])
+    }
+    await leads('relay', 'lead_as_relay($1, 60000, true, $2)', 'a relay', 'prepare_history')
+    await leads('worker', 'lead_as_worker($1, 60000, $2)', 'a worker', 'tend_logs')
     const strays = await database.rows(
       `select c.relname from pg_class c where c.relnamespace = 'longshore'::regnamespace and pg_get_userbyid(c.relowner) <> $1`,
       [`${roles.prefix}_owner`],
@@ -356,7 +363,7 @@ describe('what is missing', () => {
     await reading.close()
     for (const [command, kind, role] of [
       [['doctor'], 'producer', 'reader'],
-      [['top', '--once'], 'worker', 'relay" or "longshore_reader'],
+      [['top', '--once'], 'worker', 'reader'],
       [['groups'], 'producer', 'reader'],
       [['properties', 'gpu'], 'reader', 'owner'],
       [['queues', 'default', '--schedule-mode', 'fanout'], 'relay', 'owner'],

@@ -2,6 +2,7 @@
 import { pino } from 'pino'
 import type { Pool } from '../../src/postgres/connect.ts'
 import { setDispatch } from '../../src/postgres/relay-reads.ts'
+import { newSecret } from '../../src/postgres/secret.ts'
 import type { RedisStore } from '../../src/redis/open-redis.ts'
 import type { Spread } from '../../src/redis/queue-index.ts'
 import { createRelayTerm, type RelayTerm } from '../../src/relay/relay-term.ts'
@@ -20,7 +21,7 @@ export interface HandRelay {
 }
 
 const SIZES = { depth: 4, window: 8 }
-const LEASE_MS = 3_600_000
+const LEASE_MS = 60_000
 const MOST_TURNS = 50
 
 /** Leads from now on, whoever led before. */
@@ -32,10 +33,12 @@ export async function handRelay(options: {
   holder: string
   spread: Spread
 }): Promise<HandRelay> {
-  const { pool, store, deployment, holder } = options
+  const { pool, store, deployment } = options
+  const holder = { name: options.holder, secret: newSecret() }
   await pool.query("update longshore.leader set expires_at = '-infinity'")
   const epoch = await lead(pool, 'longshore', holder, LEASE_MS, 'relay with Redis')
-  const isNew = await setDispatch(pool, 'longshore', 'redis')
+  await pool.query("update longshore.leader set expires_at = 'infinity'")
+  const isNew = await setDispatch(pool, 'longshore', holder, 'redis')
   let isOver = false
   let gap: (() => Promise<void>) | undefined
   const term = createRelayTerm({

@@ -4,6 +4,7 @@
  */
 import type { JobId } from '../../src/job/job-id.ts'
 import type { Pool } from '../../src/postgres/connect.ts'
+import type { WorkerKey } from '../../src/postgres/secret.ts'
 import {
   type Exchange,
   type Named,
@@ -25,6 +26,7 @@ export interface Call {
 
 export interface HandWorker {
   readonly id: number
+  readonly key: WorkerKey
   facts: ModelWorker
   /** The generation in which Redis knows it. */
   readonly registered: string | undefined
@@ -47,10 +49,11 @@ export interface HandWorker {
 
 export function handWorker(options: {
   pool: Pool
+  key: WorkerKey
   facts: ModelWorker
   index: QueueIndex | undefined
 }): HandWorker {
-  const { pool, index } = options
+  const { pool, key: worker, index } = options
   const { id } = options.facts
   let facts = options.facts
   let registered: string | undefined
@@ -96,6 +99,7 @@ export function handWorker(options: {
 
   return {
     id,
+    key: worker,
     get facts() {
       return facts
     },
@@ -152,7 +156,7 @@ export function handWorker(options: {
       if (code !== 'OK') registered = undefined
       return { by: this, outcomes, limit, named: { ids: [job.id], lanes: [job.lane] } }
     },
-    send: ({ outcomes, limit, named }) => settleAndClaim(pool, 'longshore', id, outcomes, limit, named),
+    send: ({ outcomes, limit, named }) => settleAndClaim(pool, 'longshore', worker, outcomes, limit, named),
     async accept({ outcomes, limit, named, isStraight }, answer) {
       if (isStraight && answer.claimed.length < limit && answer.wait !== 'more') hasComeShort = true
       for (const outcome of outcomes) {

@@ -170,7 +170,7 @@ async function act(world: World, given: Command): Promise<void> {
       const by = world.workers[given.worker] as HandWorker
       const properties: Record<string, string> = given.hasGpu ? { gpu: 'a100' } : {}
       by.facts = { ...by.facts, constraintTags: constraintTags(properties) }
-      await setProperties(pool, 'longshore', by.id, {
+      await setProperties(pool, 'longshore', by.key, {
         properties,
         constraintTags: [...by.facts.constraintTags],
       })
@@ -280,7 +280,7 @@ export async function restart(world: World, place: number, facts: Facts): Promis
   const all = world.model.running(by.id).map((_, pick): Run => ({ pick, kind: 'released' }))
   await send(world, await by.begin(outcomesOf(world, by, all), 0))
   await by.leave()
-  await unregisterWorker(world.pool, 'longshore', by.id)
+  await unregisterWorker(world.pool, 'longshore', by.key)
   world.model.workers.delete(by.id)
   world.workers[place] = await bear(world, facts)
   await hear(world, [place])

@@ -179,15 +179,16 @@ export async function bear(world: World, facts: Facts): Promise<HandWorker> {
     tags: facts.isSpecial ? ['default', 'special'] : ['default'],
     constraintTags: constraintTags(properties),
   }
-  const id = await registerWorker(world.pool, 'longshore', {
+  const key = await registerWorker(world.pool, 'longshore', {
     name: 'by hand',
     queues: [QUEUE],
     properties,
     leaseMs: 3_600_000,
     ...told,
   })
+  const { id } = key
   world.model.workers.set(id, { id, ...told })
-  return handWorker({ pool: world.pool, facts: { id, ...told }, index: world.redis?.index })
+  return handWorker({ pool: world.pool, key, facts: { id, ...told }, index: world.redis?.index })
 }
 
 /** These workers hear the relay beat. */

@@ -24,8 +24,8 @@ export interface NextVersion {
 
 /** Calls of this version go on to work: further arguments come last, and have a default. */
 const WITH_MORE_ARGUMENTS: Readonly<Record<string, [before: string, after: string]>> = {
-  beat: ['p_failed bigint default null', 'p_failed bigint default null, p_note text default null'],
-  settle_and_claim: ['p_from bigint default null', 'p_from bigint default null, p_note text default null'],
+  beat: ['p_secret bytea default null', 'p_secret bytea default null, p_note text default null'],
+  settle_and_claim: ['p_secret bytea default null', 'p_secret bytea default null, p_note text default null'],
   enqueue: ["p_options jsonb default '{}'", "p_options jsonb default '{}', p_note text default null"],
 }
 

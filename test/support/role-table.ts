@@ -33,6 +33,33 @@ export const ROLE_ROWS: readonly RoleRow[] = [
       'change queue, tag, attempts or limits of a task that is known',
       'skip the checks of `longshore.enqueue` through another function',
       'claim, settle, lead, do the upkeep, or change anything but by the functions that it is granted',
+      'wait for more jobs at once than the settings say, for longer than 32 days, or end the waits of another user',
+      'stop claims, new workers or enqueues with a lock unseen: `/readyz` and `doctor` name its session',
+    ],
+  }),
+  ...rowsOf('Postgres', 'worker', {
+    may: [
+      'register its tasks with their limits, claim, run and settle jobs and write their logs, with a secret that each start of a worker makes up',
+      'drain every worker and let it take jobs again, and write the end of a group whose jobs have ended',
+      'lead with the lowest rank and do the upkeep while no relay does',
+    ],
+    'may not': [
+      'read payload, parents or group of a job that another worker holds, or ids and lease tokens of jobs',
+      'claim, settle, complete, beat, listen, change properties or leave in the name of another worker',
+      'write log lines or progress of a job that it has not held',
+      'read the secret of a worker or of the leader, or go without one',
+      'lead as a relay or for longer than a minute at a time, or do the upkeep without leading',
+      'enqueue, cancel or read what producers enqueue; read the tables of jobs; write any table',
+    ],
+  }),
+  ...rowsOf('Postgres', 'relay', {
+    may: [
+      'lead before workers, do the upkeep, read the outbox and note how far Redis is; read figures of all tables but what jobs carry',
+    ],
+    'may not': [
+      'read the outbox, raise the epoch, note a generation, change the dispatch or do the upkeep without leading, or in the name of the leader',
+      'raise the epoch so far that no later one is possible',
+      'enqueue, claim, settle or register; read payloads, results or logs; read secrets; write any table',
     ],
   }),
   ...rowsOf('Postgres', 'reader', {

@@ -54,7 +54,11 @@ describe('a worker', () => {
     const health = (sinceBeatMs: number) => {
       const vitals = () => ({ isAlive: true, inFlight: 0, lagMs: 0, sinceBeatMs })
       const lives = { vitals, isDrained: false, path: 'direct' } as unknown as Lives
-      return readHealth(lives, { postgres: async () => undefined, redis: undefined }, 1000)
+      return readHealth(
+        lives,
+        { postgres: async () => undefined, redis: undefined, locks: async () => undefined },
+        1000,
+      )
     }
     expect(await health(999)).toMatchObject({ isReady: true, heartbeat: 'up', postgres: 'up' })
     expect(await health(1000)).toMatchObject({

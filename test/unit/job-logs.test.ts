@@ -8,15 +8,20 @@ import { createJobLogs, noLogCounts } from '../../src/worker/job-logs.ts'
 import { counter, gate } from '../support/signals.ts'
 
 /** A buffer whose statements the test answers. */
-function open(write: (lines: NewLine[], progress: NewProgress[]) => Promise<void> | void, maxLines = 1000) {
+function open(answer: (lines: NewLine[], progress: NewProgress[]) => Promise<void> | void, maxLines = 1000) {
   const counts = noLogCounts()
   const warnings: string[] = []
   const logger = pino({ level: 'warn' }, { write: text => void warnings.push(JSON.parse(text).msg) })
-  const logs = createJobLogs({ maxLines, write: async (...given) => write(...given), counts, logger })
+  const write = async (_: unknown, ...given: [NewLine[], NewProgress[]]) => {
+    await answer(...given)
+    return 0
+  }
+  const logs = createJobLogs({ maxLines, write, counts, logger })
+  const ofWorker = logs.of({ id: 1, secret: null })
   let runs = 0
   const run = () => {
     const claimed = { id: `job ${++runs}` as JobId, leaseToken: String(runs), attempt: 1 } as ClaimedJob
-    return logs.open(claimed, false)
+    return ofWorker.open(claimed, false)
   }
   return { logs, counts, warnings, run }
 }

@@ -23,7 +23,7 @@ beforeEach(async () => {
       if (failure) throw failure
       return { contentType: 'text/plain; version=0.0.4', text: 'figures\n' }
     },
-    health: async () => ({ isReady, state: 'running', postgres: 'up', redis: 'not used' }),
+    health: async () => ({ isReady, state: 'running', postgres: 'up', redis: 'not used', locks: 'free' }),
   })
 })
 afterEach(async () => {
@@ -60,7 +60,7 @@ describe('the endpoint', () => {
     expect(ready.headers.get('content-type')).toBe('application/json')
     expect([ready.status, await ready.json()]).toEqual([
       200,
-      { isReady: true, state: 'running', postgres: 'up', redis: 'not used' },
+      { isReady: true, state: 'running', postgres: 'up', redis: 'not used', locks: 'free' },
     ])
     isReady = false
     expect((await fetch(at('/readyz'))).status).toBe(503)
