@@ -21,7 +21,7 @@ begin
   end if;
   if p_cancels then
     begin
-      v_report := v_report || jsonb_build_object('cancel', longshore.cancel_group(p_group.id));
+      v_report := v_report || jsonb_build_object('cancel', longshore.cancel_any_group(p_group.id));
     exception when lock_not_available or deadlock_detected then
       null; -- told as stuck, cancelled by a later look
     end;

@@ -100,7 +100,7 @@ const history: Guard[] = [
   },
   {
     rule: 'the jobs of a cancelled group go to the history',
-    without: nothing('cancel_group', 'from gone g\n    on conflict'),
+    without: nothing('cancel_any_group', 'from gone g\n    on conflict'),
     happens: async () => {
       const { producer, group } = await pair()
       await producer.cancelGroup(group)

@@ -33,14 +33,14 @@ const cancels: Guard[] = [
     rule: 'a cancel of a group holds its jobs: a claim that comes in between does not get away',
     given: [
       {
-        name: 'cancel_group',
+        name: 'cancel_any_group',
         remove: '  with gone as (',
         replacement: `  ${pauseAt(BARRIER)}\n  with gone as (`,
       },
-      { name: 'cancel_group', remove: "'1s', true);\n\n", replacement: "'20s', true);\n\n" },
+      { name: 'cancel_any_group', remove: "'1s', true);\n\n", replacement: "'20s', true);\n\n" },
     ],
     without: {
-      name: 'cancel_group',
+      name: 'cancel_any_group',
       remove: 'order by j.id for update;',
       replacement: 'order by j.id;',
       isEverywhere: true,
@@ -66,16 +66,20 @@ const cancels: Guard[] = [
     rule: 'nothing is added to a group while it is cancelled',
     given: [
       {
-        name: 'cancel_group',
+        name: 'cancel_any_group',
         remove: "  perform longshore.need_read_committed('cancel a group');",
         replacement: `  ${pauseAt(BARRIER)}`,
       },
-      { name: 'cancel_group', remove: "set lock_timeout = '1s'", replacement: "set lock_timeout = '20s'" },
+      {
+        name: 'cancel_any_group',
+        remove: "set lock_timeout = '1s'",
+        replacement: "set lock_timeout = '20s'",
+      },
     ],
     without: {
-      name: 'cancel_group',
-      remove: 'g.enqueued_by) for update;',
-      replacement: 'g.enqueued_by);',
+      name: 'cancel_any_group',
+      remove: 'where g.id = p_group for update;',
+      replacement: 'where g.id = p_group;',
     },
     happens: async () => {
       const { producer, group } = await running({ first: [] })

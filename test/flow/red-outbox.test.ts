@@ -209,7 +209,7 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   {
     verb: 'a cancel of a group',
     note: {
-      name: 'cancel_group',
+      name: 'cancel_any_group',
       remove: 'perform longshore.note_changes(v_ready[v_at : v_at + 999]);',
       replacement: 'null;',
     },

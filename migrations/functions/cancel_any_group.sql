@@ -1,0 +1,83 @@
+-- The work of cancel_group, whose group it is not asked: for the watchdog too. Answers and waits as that says.
+create function longshore.cancel_any_group(p_group uuid) returns text
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+-- As in pass_on.
+set enable_seqscan = off
+set lock_timeout = '1s'
+as $$
+#variable_conflict use_column
+declare
+  v_group longshore.groups;
+  v_ready uuid[];
+  v_ended uuid[];
+  v_workflows bigint[];
+  v_workers int[];
+begin
+  -- Nobody adds jobs while this is held.
+  select * into v_group from longshore.groups g where g.id = p_group for update;
+  if not found then
+    return 'unknown';
+  elsif v_group.finished_at is not null then
+    return case when v_group.end_state = 'cancelled' then 'cancelled' else 'finished' end;
+  end if;
+  perform longshore.need_read_committed('cancel a group');
+  -- Whoever cancels one of its jobs may hold that and wait for another, see pass_on_patiently. The last try takes its time.
+  for v_try in 1 .. 5 loop
+    begin
+      perform set_config('lock_timeout', case when v_try < 5 then '100ms' else '1s' end, true);
+      -- What may be ended by its worker first, then what waits for it: settle goes the same way.
+      perform from longshore.jobs j where j.group_id = p_group and j.state <> 'waiting' order by j.id for update;
+      perform from longshore.jobs j where j.group_id = p_group order by j.id for update;
+      exit;
+    exception when lock_not_available then
+      if v_try = 5 then
+        raise;
+      end if;
+    end;
+    perform pg_sleep(random() * 0.02);
+  end loop;
+  perform set_config('lock_timeout', '1s', true);
+
+  with running as (
+    update longshore.jobs j set is_cancelled = true
+    where j.group_id = p_group and j.state = 'running' returning j.worker_id
+  )
+  select array_agg(distinct r.worker_id) into v_workers from running r;
+  with gone as (
+    delete from longshore.jobs j where j.group_id = p_group and j.state <> 'running' returning j.*
+  ), kept as (
+    insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
+      max_attempts, rescues, payload, error, group_id, workflow, workflow_seq, enqueued_by)
+    select g.id, g.score, g.lease_token, g.created_at, now(), g.lane, (now() at time zone 'utc')::date, 'cancelled',
+      g.attempts, g.max_attempts, g.rescues, g.payload, g.error, g.group_id, g.workflow, g.workflow_seq,
+      g.enqueued_by
+    from gone g
+    on conflict do nothing
+  )
+  select array_agg(g.id), array_agg(g.id) filter (where g.state = 'ready'),
+    coalesce(array_agg(g.workflow) filter (where g.has_turn), '{}')
+  into v_ended, v_ready, v_workflows from gone g;
+  if v_ended is null and v_workers is null then
+    -- Its last job has ended, and nobody has written that down yet.
+    perform longshore.close_groups(array[p_group]);
+    return (select case when g.end_state = 'cancelled' then 'cancelled' else 'finished' end from longshore.groups g where g.id = p_group);
+  end if;
+  update longshore.groups g set cancelled_at = coalesce(g.cancelled_at, clock_timestamp()) where g.id = p_group;
+  perform pg_notify('longshore.worker_' || w.id, 'cancel') from unnest(v_workers) as w(id);
+  perform longshore.tell_waiters(v_ended);
+  for v_at in 1 .. coalesce(cardinality(v_ready), 0) by 1000 loop
+    perform longshore.note_changes(v_ready[v_at : v_at + 999]);
+  end loop;
+  perform longshore.pass_on_patiently('{}', '{}', v_workflows, '1 second') where v_workflows <> '{}';
+  if v_workers is null then
+    perform longshore.close_groups(array[p_group]);
+    return 'cancelled';
+  end if;
+  return 'cancelling';
+exception when lock_not_available then
+  raise exception 'longshore: somebody holds group % or one of its jobs for longer than a second', p_group
+    using errcode = 'lock_not_available', hint = 'An open transaction adds to it or has changed it: try again when that has ended.';
+end
+$$;
