@@ -33,7 +33,7 @@ export type {
 } from './job/job.ts'
 export { type JobId, newJobId } from './job/job-id.ts'
 export type { DropReason, JobLog, LogCounts, LogLevel, LogLine, Progress } from './job/job-log.ts'
-export type { Queryable } from './job/queryable.ts'
+export type { Queryable, Transaction } from './job/queryable.ts'
 export {
   defineTask,
   type Handler,

@@ -19,9 +19,6 @@ declare
   v_workflow text;
   v_on_failure text;
   v_trace text;
-  v_made uuid[];
-  v_other text;
-  v_is_own boolean;
 begin
   if p_task is null or length(p_task) not between 1 and 200 or p_task ~ E'[\\x01-\\x1f\\x7f-\\x9f]' then
     raise exception 'longshore: a task name has 1 to 200 characters and no control characters, got % characters',
@@ -70,7 +67,7 @@ begin
       using errcode = 'invalid_parameter_value', hint = 'Declare it with defineTask and start a process that knows the task.';
   end if;
   v_id := coalesce((p_options ->> 'id')::uuid, longshore.new_id());
-  select e.made into v_made from longshore.insert_jobs(
+  perform longshore.insert_jobs(
     jsonb_build_array(jsonb_build_object(
       'task', p_task,
       'queue', coalesce(longshore.option_text(p_options, 'queue', 100), v_task.queue, 'default'),
@@ -84,23 +81,7 @@ begin
       'runAt', v_run_at_ms)),
     array[v_id], null, p_payload::text, p_options ->> 'id' is not null, false,
     case when v_workflow is not null then array[v_workflow] end, array[v_on_failure = 'halt'],
-    p_traces => case when v_trace is not null then array[v_trace] end) e;
-  if v_made = '{}' then
-    select l.task, longshore.is_own(longshore.acting_role(), known.enqueued_by) into v_other, v_is_own
-    from (
-      select j.lane, j.enqueued_by from longshore.jobs j where j.id = v_id
-      union all
-      select f.lane, f.enqueued_by from longshore.finished_jobs f where f.id = v_id
-    ) known
-    join longshore.lanes l on l.id = known.lane limit 1;
-    if not v_is_own then
-      raise exception 'longshore: id % is taken by a job of another user, so no job was made', v_id
-        using errcode = 'invalid_parameter_value', hint = 'Derive ids from the name of your service too.';
-    elsif v_other <> p_task then
-      raise exception 'longshore: id % is that of a job of task %, so no job of task % was made', v_id, v_other, p_task
-        using errcode = 'invalid_parameter_value', hint = 'Derive ids from the name of the task too.';
-    end if;
-  end if;
+    p_traces => case when v_trace is not null then array[v_trace] end, p_whole => true);
   return v_id;
 end
 $$;

@@ -14,10 +14,11 @@
 --
 -- p_traces: the trace context of each job, or null where nobody traces. In both an empty text means none too: whether an array that
 -- is written as a text can hold null depends on array_nulls.
+-- p_whole: all of them or none: an id of a job of another task or user is refused, since nothing of what was asked for would run under it.
 create function longshore.insert_jobs(
   p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_checked boolean, p_hinted boolean default false,
   p_workflows text[] default null, p_halts boolean[] default null, p_group uuid default null, p_pending int[] default null,
-  p_traces text[] default null, p_groups uuid[] default null
+  p_traces text[] default null, p_groups uuid[] default null, p_whole boolean default false
 ) returns table (made uuid[], lanes int[], scores bigint[], is_ready boolean[])
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -39,6 +40,7 @@ declare
   v_payloads text[] := string_to_array(p_payloads, E'\n');
   v_ids uuid[] := p_ids;
   v_is_linked boolean := p_workflows is not null or p_group is not null or p_groups is not null;
+  v_other record;
 begin
   p_workflows := array_replace(p_workflows, '', null);
   p_traces := array_replace(p_traces, '', null);
@@ -109,6 +111,26 @@ begin
     insert into longshore.jobs (id, lane, score, state, max_attempts, payload, trace, enqueued_by)
     select t.id, v_lanes[t.no], v_scores[t.no], v_states[t.no], v_max_attempts[t.no], t.payload::jsonb, t.trace, v_role
     from unnest(p_ids, p_shape_nos, v_payloads, p_traces) as t(id, no, payload, trace);
+  end if;
+
+  if p_whole and cardinality(v_ids) < cardinality(p_ids) then
+    select t.id, l.task as known, p_shapes -> t.no - 1 ->> 'task' as given, longshore.is_own(v_role, j.enqueued_by) as is_own into v_other
+    from unnest(p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)]))) as t(id, no)
+    cross join lateral (
+      select j.lane, j.enqueued_by from longshore.jobs j where j.id = t.id
+      union all
+      select f.lane, f.enqueued_by from longshore.finished_jobs f where f.id = t.id
+      limit 1
+    ) j
+    join longshore.lanes l on l.id = j.lane
+    where l.task <> p_shapes -> t.no - 1 ->> 'task' or not longshore.is_own(v_role, j.enqueued_by) limit 1;
+    if not v_other.is_own then
+      raise exception 'longshore: id % is taken by a job of another user, so no job was made', v_other.id
+        using errcode = 'LS010', hint = 'Derive ids from the name of your service too.';
+    elsif found then
+      raise exception 'longshore: id % is that of a job of task %, so no job of task % was made', v_other.id, v_other.known, v_other.given
+        using errcode = 'LS010', hint = 'Derive ids from the name of the task too.';
+    end if;
   end if;
 
   if not v_is_linked then

@@ -37,6 +37,14 @@ export interface JobOptions {
   onWorkflowFailure?: 'continue' | 'halt'
 }
 
+/** The options of a job and of those that it shares with others: its own come first, and what is undefined says nothing. */
+export function withOwn(shared: JobOptions, own: JobOptions): JobOptions {
+  const isTimed = own.delay !== undefined || own.runAt !== undefined
+  const { delay, runAt, ...rest } = shared
+  const said = Object.entries(own).filter(([, value]) => value !== undefined)
+  return { ...(isTimed ? rest : shared), ...Object.fromEntries(said) }
+}
+
 /** What can be changed while a job has not started. */
 export type ChangeOptions = Pick<JobOptions, 'priority' | 'delay' | 'runAt' | 'constraints'>
 
@@ -69,11 +77,9 @@ export const JOB_OPTIONS: readonly string[] = Object.keys({
   workflow: true,
   onWorkflowFailure: true,
 } satisfies Record<keyof JobOptions, true>)
-const KNOWN = [...JOB_OPTIONS, 'id', 'tx']
 const KNOWN_CHANGES = ['priority', 'delay', 'runAt', 'constraints']
 
 export function toShape(task: Task, options: JobOptions): Shape {
-  checkOptions('JOB_INVALID', 'enqueue', options, KNOWN)
   const { priority = 0, attempts = task.maxAttempts } = options
   checkWhole('priority', priority, 0, 2047)
   checkWhole('attempts', attempts, 1, 1000)

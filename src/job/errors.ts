@@ -36,6 +36,7 @@ export type ErrorCode =
   | 'TIMEOUT'
   | 'TOO_MANY_WAITS'
   | 'TRANSACTION_ENDED'
+  | 'TRANSACTION_INVALID'
   | 'WAIT_TIMEOUT'
   | 'WORKER_STOPPED'
 

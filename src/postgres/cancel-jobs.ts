@@ -14,6 +14,7 @@ export async function cancelJobs(
   schema: string,
   ids: readonly JobId[],
 ): Promise<Map<JobId, CancelAnswer>> {
-  const { rows } = await db.query(inSchema(schema, 'select id, answer from longshore.cancel($1)'), [ids])
+  const text = 'select id, answer from longshore.cancel($1::text::uuid[])'
+  const { rows } = await db.query(inSchema(schema, text), [`{${ids.join(',')}}`])
   return new Map(rows.map(row => [row['id'] as JobId, row['answer'] as CancelAnswer]))
 }

@@ -15,7 +15,10 @@ export async function changeJob(
   change: Change,
 ): Promise<ChangeAnswer> {
   const { rows } = await db
-    .query(inSchema(schema, 'select longshore.change($1, $2) as answer'), [id, JSON.stringify(change)])
+    .query(inSchema(schema, 'select longshore.change($1, $2::text::jsonb) as answer'), [
+      id,
+      JSON.stringify(change),
+    ])
     .catch(explainRefusal)
   return rows[0]?.['answer'] as ChangeAnswer
 }

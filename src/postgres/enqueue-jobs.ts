@@ -43,16 +43,21 @@ export const isUsual = (shape: Shape): boolean =>
   shape.runAt === undefined &&
   shape.delayMs === undefined
 
-/**
- * Insert jobs. `isChecked`: the ids may be known already, then those jobs are left alone. `isHinted`: say which of them are
- * ready, for the caller to hint; the relay is not woken for them.
- */
+export interface EnqueueHow {
+  /** The ids may be known already, then those jobs are left alone. */
+  isChecked?: boolean
+  /** Say which of them are ready, for the caller to hint; the relay is not woken for them. */
+  isHinted?: boolean
+  /** An id of a job of another task is refused, and none of them is made. */
+  isWhole?: boolean
+}
+
+/** Insert jobs. */
 export async function enqueueJobs(
   db: Queryable,
   schema: string,
   jobs: NewJob[],
-  isChecked: boolean,
-  isHinted = false,
+  { isChecked = false, isHinted = false, isWhole = false }: EnqueueHow = {},
 ): Promise<Enqueued> {
   const usual = isChecked ? undefined : usualShapeOf(jobs)
   if (usual) return enqueueAlike(db, schema, usual, jobs, isHinted)
@@ -64,20 +69,49 @@ export async function enqueueJobs(
   const workflows = jobs.some(job => job.workflow !== undefined) ? workflowArguments(jobs) : []
   const traces = traceArguments(jobs)
   const text = `select ${columns} from longshore.enqueue_jobs(
-    $1, $2, $3, $4, ${isChecked}, ${isHinted}${workflows.length > 0 ? ', $5, $6' : ''}${
-      traces ? `, p_traces => $${workflows.length > 0 ? 7 : 5}` : ''
+    $1::text::jsonb, $2::text::uuid[], $3::text::int[], $4, ${isChecked}, ${isHinted}${
+      workflows.length > 0 ? ', $5::text::text[], $6::text::boolean[]' : ''
+    }${traces === null ? '' : `, p_traces => $${workflows.length > 0 ? 7 : 5}::text::text[]`}${
+      isWhole ? ', p_whole => true' : ''
     })`
   try {
     const { rows } = await db.query(inSchema(schema, text), [
       ...values,
       ...workflows,
-      ...(traces ? [traces] : []),
+      ...(traces === null ? [] : [traces]),
     ])
     const made = isChecked ? new Set(rows[0]?.['made'] as string[]) : undefined
     return { made, ready: isHinted ? readyOf(jobs, shapeNumbers, made, rows[0]) : [] }
   } catch (error) {
     return explainRefusal(error)
   }
+}
+
+/** The same for jobs in chunks, in their order and in one statement: nothing can come between. Returns the ids that were made. */
+export async function enqueueChunks(
+  db: Queryable,
+  schema: string,
+  chunks: readonly NewJob[][],
+  how: EnqueueHow,
+): Promise<Set<string> | undefined> {
+  const [only] = chunks
+  if (only && chunks.length === 1) return (await enqueueJobs(db, schema, only, how)).made
+  const { isChecked = false, isWhole = false } = how
+  const values = chunks.flatMap(jobs => [
+    ...jobArguments(jobs).values,
+    ...(jobs.some(job => job.workflow !== undefined) ? workflowArguments(jobs) : [null, null]),
+    traceArguments(jobs),
+  ])
+  const rowOf = (_: unknown, chunk: number) =>
+    `(${Array.from({ length: 7 }, (_, n) => `$${chunk * 7 + n + 1}::text`).join(', ')})`
+  const text = `
+    select made::text[] as made
+    from (values ${chunks.map(rowOf).join(', ')}) as c(shapes, ids, shape_nos, payloads, workflows, halts, traces),
+      longshore.enqueue_jobs(
+        c.shapes::jsonb, c.ids::uuid[], c.shape_nos::int[], c.payloads, ${isChecked}, false, c.workflows::text[], c.halts::boolean[],
+        p_traces => c.traces::text[], p_whole => ${isWhole})`
+  const { rows } = await db.query(inSchema(schema, text), values).catch(explainRefusal)
+  return isChecked ? new Set(rows.flatMap(row => row['made'] as string[])) : undefined
 }
 
 /** The usual shape that all of them have. */
@@ -90,7 +124,8 @@ function usualShapeOf(jobs: readonly NewJob[]): Shape | undefined {
   return first.usual
 }
 
-const ENQUEUE_ALIKE = 'select lane, score from longshore.enqueue_alike($1, $2, $3, $4, $5, $6, $7, $8)'
+const ENQUEUE_ALIKE =
+  'select lane, score from longshore.enqueue_alike($1, $2, $3, $4, $5, $6::text::uuid[], $7, $8)'
 
 async function enqueueAlike(
   db: Queryable,
@@ -138,14 +173,18 @@ export function jobArguments(jobs: readonly NewJob[]) {
 export const NONE = ''
 
 /** The workflows of jobs, and which of them stop theirs when they fail. */
-export const workflowArguments = (jobs: readonly NewJob[]): [string[], boolean[]] => [
-  jobs.map(job => job.workflow ?? NONE),
-  jobs.map(job => job.halts ?? false),
+export const workflowArguments = (jobs: readonly NewJob[]): [string, string] => [
+  arrayText(jobs.map(job => job.workflow ?? NONE)),
+  arrayText(jobs.map(job => String(job.halts ?? false))),
 ]
 
 /** The trace contexts of jobs, or null where nobody traces. */
-export const traceArguments = (jobs: readonly NewJob[]): string[] | null =>
-  jobs.some(job => job.trace !== undefined) ? jobs.map(job => job.trace ?? NONE) : null
+export const traceArguments = (jobs: readonly NewJob[]): string | null =>
+  jobs.some(job => job.trace !== undefined) ? arrayText(jobs.map(job => job.trace ?? NONE)) : null
+
+/** A list as Postgres writes it: drivers that callers bring differ in what they make of lists. */
+const arrayText = (items: readonly string[]): string =>
+  `{${items.map(item => `"${item.replaceAll(/["\\]/g, '\\$&')}"`).join(',')}}`
 
 function readyOf(
   jobs: readonly NewJob[],
@@ -165,15 +204,10 @@ function readyOf(
   })
 }
 
-/** Make sure that the lane for jobs of this shape exists. Not for a connection inside a user's transaction. */
-export async function makeLane(db: Queryable, schema: string, shape: Shape): Promise<void> {
-  await db
-    .query(inSchema(schema, 'select longshore.make_lane($1, $2, $3, $4, $5)'), [
-      shape.queue,
-      shape.task,
-      shape.tag,
-      shape.constraintTag,
-      shape.concurrencyKey ?? '',
-    ])
-    .catch(explainRefusal)
+/** Make sure that the lanes for jobs of these shapes exist. Not for a connection inside a user's transaction. */
+export async function makeLanes(db: Queryable, schema: string, shapes: readonly Shape[]): Promise<void> {
+  const text = `
+    select longshore.make_lane(s.queue, s.task, s.tag, s."constraintTag", coalesce(s."concurrencyKey", ''))
+    from jsonb_to_recordset($1::text::jsonb) as s(queue text, task text, tag text, "constraintTag" text, "concurrencyKey" text)`
+  await db.query(inSchema(schema, text), [JSON.stringify(shapes)]).catch(explainRefusal)
 }

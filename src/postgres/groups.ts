@@ -20,19 +20,53 @@ export interface AddedTo {
   isNew: boolean
 }
 
+/** `known`: somebody has made the group (a new one) before; `again`: that was an earlier try. Neither has changed anything. */
+export type AddAnswer = 'added' | 'again' | 'known'
+
 /**
- * Add jobs, each of which stands behind its parents. `isRetried`: an earlier try may have been committed. `own`: the ids that
- * this transaction has added before. Returns `known` when somebody has made the group (a new one) before, and `again` when that
- * was an earlier try: neither has changed anything.
+ * Add jobs in chunks, each job behind its parents, until an answer is not `added`; in one statement, so that nothing can come between.
+ * `isRetried`: an earlier try may have been committed. `own`: the ids that this transaction has added before.
  */
 export async function addToGroup(
   db: Queryable,
   schema: string,
   group: AddedTo,
+  chunks: readonly (readonly NewGroupJob[])[],
+  own: ReadonlySet<string>,
+  isRetried: boolean,
+): Promise<AddAnswer> {
+  const added = new Set(own)
+  const values: unknown[] = []
+  const calls = chunks.map((jobs, at) => {
+    const call = callOf(values.length)
+    const into = at === 0 ? group : { id: group.id, isNew: false }
+    values.push(...groupArguments(into, jobs, added, isRetried && at === 0))
+    for (const job of jobs) added.add(job.id)
+    return call
+  })
+  // What comes after the first argument that is not null is not evaluated.
+  const text =
+    calls.length === 1
+      ? `select ${calls[0]} as answer`
+      : `select coalesce(${calls.map(call => `nullif(${call}, 'added')`).join(', ')}, 'added') as answer`
+  const [row] = await textsOf(db, inSchema(schema, text), values).catch(explainRefusal)
+  return row?.[0] as AddAnswer
+}
+
+const TYPES = [
+  ...['uuid', 'text', 'boolean', 'boolean', 'jsonb', 'uuid[]', 'int[]', 'text', 'text[]', 'boolean[]'],
+  ...['int[]', 'uuid[]', 'longshore.edge_policy[]', 'uuid[]', 'text[]'],
+]
+
+const callOf = (before: number) =>
+  `longshore.add_to_group(${TYPES.map((type, n) => `$${before + n + 1}::text::${type}`).join(', ')})`
+
+function groupArguments(
+  group: AddedTo,
   jobs: readonly NewGroupJob[],
   own: ReadonlySet<string>,
   isRetried: boolean,
-): Promise<'added' | 'again' | 'known'> {
+): (string | null)[] {
   const children: number[] = []
   const parents: string[] = []
   const policies: EdgePolicy[] = []
@@ -46,27 +80,19 @@ export async function addToGroup(
   const here = new Set<string>(jobs.map(job => job.id))
   const held = [...new Set(parents)].filter(parent => !own.has(parent) && !here.has(parent))
   const workflows = jobs.some(job => job.workflow !== undefined) ? workflowArguments(jobs) : [null, null]
-  const [row] = await textsOf(
-    db,
-    inSchema(
-      schema,
-      'select longshore.add_to_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)',
-    ),
-    [
-      group.id,
-      group.name ?? null,
-      group.isNew,
-      isRetried,
-      ...jobArguments(jobs).values,
-      ...workflows,
-      `{${children.join(',')}}`,
-      `{${parents.join(',')}}`,
-      `{${policies.join(',')}}`,
-      `{${held.join(',')}}`,
-      traceArguments(jobs),
-    ],
-  ).catch(explainRefusal)
-  return row?.[0] as 'added' | 'again' | 'known'
+  return [
+    group.id,
+    group.name ?? null,
+    String(group.isNew),
+    String(isRetried),
+    ...jobArguments(jobs).values,
+    ...workflows,
+    `{${children.join(',')}}`,
+    `{${parents.join(',')}}`,
+    `{${policies.join(',')}}`,
+    `{${held.join(',')}}`,
+    traceArguments(jobs),
+  ]
 }
 
 /** New groups with all of their jobs, each after jobs of its own group. Refused or not, it is for all of them. */

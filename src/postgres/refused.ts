@@ -11,6 +11,8 @@ const REFUSED: Readonly<Record<string, ErrorCode>> = {
   LS006: 'PERMISSION_DENIED',
   LS007: 'LEASE_LOST',
   LS008: 'TOO_MANY_WAITS',
+  LS009: 'TRANSACTION_INVALID',
+  LS010: 'JOB_INVALID',
 }
 
 const READ_ONLY = '25006'

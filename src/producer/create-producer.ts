@@ -6,6 +6,7 @@ import { checkOptions, checkWhole, readGiven } from '../job/check-options.ts'
 import { type Duration, toTimerMs } from '../job/duration.ts'
 import {
   type ChangeOptions,
+  JOB_OPTIONS,
   type JobOptions,
   type Shape,
   toChange,
@@ -20,7 +21,7 @@ import type { FinishedJob, Job, JobRef } from '../job/job.ts'
 import { groupIdOf, type JobId, jobIdOf, newJobId, toGroupId, toJobId } from '../job/job-id.ts'
 import type { LogLine, Progress } from '../job/job-log.ts'
 import { oneTaskAName } from '../job/one-task-a-name.ts'
-import type { Queryable } from '../job/queryable.ts'
+import type { Queryable, Transaction } from '../job/queryable.ts'
 import { shown } from '../job/shown.ts'
 import { checkLabel, checkTask, type Task } from '../job/task.ts'
 import { type CancelAnswer, cancelJobs } from '../postgres/cancel-jobs.ts'
@@ -28,10 +29,12 @@ import { type ChangeAnswer, changeJob } from '../postgres/change-job.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
 import {
+  type EnqueueHow,
+  enqueueChunks,
   enqueueJobs,
   isUsual,
   type MadeReady,
-  makeLane,
+  makeLanes,
   type NewJob,
   shapeText,
 } from '../postgres/enqueue-jobs.ts'
@@ -62,6 +65,8 @@ import { createEnqueueBatch, PAUSES } from './enqueue-batch.ts'
 import { createLogFollower, type FollowOptions, type LogPageOptions, readLogPage } from './follow-logs.ts'
 import { createGroupBatch, isSmall } from './group-batch.ts'
 import { createGroupBuilder, type DraftJob, type GroupBuilder, inChunks, toNewJob } from './group-builder.ts'
+import { type ManyOptions, type Shaped, toManyJobs } from './many-jobs.ts'
+import { joinTransaction } from './transaction.ts'
 import { createWaiter, type WaitOptions } from './waiter.ts'
 
 export interface ProducerOptions {
@@ -93,7 +98,7 @@ export interface ProducerOptions {
 
 export interface InTransaction {
   /** Your own client, inside your transaction: it happens if and when that commits. */
-  tx?: Queryable
+  tx?: Transaction | undefined
 }
 
 export interface GroupOptions {
@@ -116,12 +121,12 @@ export interface Producer {
     payload: NoInfer<Input>,
     options?: EnqueueOptions,
   ): Promise<JobRef<Result>>
-  /** All of them or none. The options hold for each. */
+  /** All of them or none. The options hold for each of them; `each` gives one its own. */
   enqueueMany<Input, Result>(
     // biome-ignore lint/suspicious/noExplicitAny: as above
     task: Task<Input, any, any, Result>,
     payloads: readonly NoInfer<Input>[],
-    options?: Omit<EnqueueOptions, 'id'>,
+    options?: ManyOptions<NoInfer<Input>> & InTransaction,
   ): Promise<JobRef<Result>[]>
   /** The job as it is now, or undefined when there is none (or its history has been dropped). */
   get<Result>(job: JobRef<Result> | string): Promise<Job<Result> | undefined>
@@ -177,7 +182,8 @@ const KNOWN = Object.keys({
   patience: true,
   logger: true,
 } satisfies Record<keyof ProducerOptions, true>)
-const NO_OPTIONS: EnqueueOptions = Object.freeze({})
+const NO_OPTIONS: JobOptions & InTransaction = Object.freeze({})
+const KNOWN_OF_ENQUEUE = [...JOB_OPTIONS, 'id', 'tx']
 const NO_PLACE: WorkflowPlace = Object.freeze({})
 
 /** Batches of single enqueues under way at once. */
@@ -231,11 +237,27 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   const follower = createLogFollower({ listen, pool, schema, patiently, logger })
 
   // Checked once, at the first use; a failure is not remembered, so that a later migrate heals it.
+  let checked: Promise<void> | undefined
   let ready: Promise<void> | undefined
   let isReady = false
   let isClosed = false
+  const refuseClosed = () => {
+    if (isClosed) throw new LongshoreError('PRODUCER_CLOSED', 'this producer is closed: make a new one')
+  }
+  // Calls share a try; how often it is made anew is for each to say.
+  const check = () => {
+    checked ??= checkDatabase(pool, schema).catch(error => {
+      checked = undefined
+      throw error
+    })
+    return checked
+  }
+  const whenChecked = () => {
+    refuseClosed()
+    return patiently(check)
+  }
   const start = async () => {
-    await checkDatabase(pool, schema)
+    await check()
     await loadTracing()
     if (options.tasks && options.tasks.length > 0) await registerTasks(pool, schema, options.tasks)
     if (options.redis && !hints) {
@@ -246,9 +268,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     isReady = true
   }
   const whenReady = () => {
-    if (isClosed) throw new LongshoreError('PRODUCER_CLOSED', 'this producer is closed: make a new one')
+    refuseClosed()
     if (isReady) return ready
-    // Calls share a try; how often it is made anew is for each to say.
     return patiently(() => {
       ready ??= start().catch(error => {
         ready = undefined
@@ -257,60 +278,101 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       return ready
     })
   }
+  loadTracing() // now: a statement in a caller's transaction does not wait for it
 
-  const plainShapes = new WeakMap<Task, { shape: Shape; text: string; usual: Shape | undefined }>()
-  const shapeOf = (task: Task, given: EnqueueOptions) => {
-    const known = given === NO_OPTIONS ? plainShapes.get(task) : undefined
-    if (known) return known
-    const shape = readGiven('JOB_INVALID', 'enqueue', () => toShape(task, given))
-    const made = { shape, text: shapeText(shape), usual: isUsual(shape) ? shape : undefined }
-    if (given === NO_OPTIONS) plainShapes.set(task, made)
+  /**
+   * In a transaction of the caller: the statement is sent before anything is waited for, except for `prepared`. Neither the check of the
+   * database nor the lanes come first: a lane that is missing is made within. What the check finds explains why a statement failed.
+   */
+  const inTransaction = async <P, T>(
+    tx: Transaction,
+    prepared: P | Promise<P>,
+    send: (db: Queryable, prepared: P) => Promise<T>,
+  ): Promise<T> => {
+    const isLater = prepared instanceof Promise
+    if (isLater) prepared.catch(() => undefined)
+    const checking = whenChecked()
+    checking.then(getReady, () => undefined)
+    const db = joinTransaction(tx, schema, isLater)
+    const sent = isLater ? prepared.then(value => send(db, value)) : send(db, prepared)
+    const [, check] = await Promise.allSettled([sent, checking])
+    if (check.status === 'rejected' && !isClosed) throw check.reason
+    return sent
+  }
+  /** What such a statement does not wait for: it might wait for the caller's transaction. */
+  const getReady = async () => {
+    try {
+      await whenReady()
+    } catch (error) {
+      if (!isClosed)
+        logger.warn({ err: error }, 'the producer could not get ready; it tries again at its next call')
+    }
+  }
+
+  const shapeOf = (task: Task, given: JobOptions): Shaped => {
+    const shape = toShape(task, given)
+    return { shape, text: shapeText(shape), usual: isUsual(shape) ? shape : undefined }
+  }
+  const plainShapes = new WeakMap<Task, Shaped>()
+  const plainShapeOf = (task: Task) => {
+    const known = plainShapes.get(task) ?? shapeOf(task, NO_OPTIONS)
+    plainShapes.set(task, known)
+    return known
+  }
+
+  /** A chosen id may be known already. */
+  const insert = (jobs: NewJob[], how: EnqueueHow) => {
+    const [job] = jobs
+    const { isChecked = false, isWhole = false } = how
+    if (job && jobs.length === 1 && !isWhole)
+      return (job.workflow === undefined ? batch : workflowBatch).add(job, isChecked)
+    const chunks = [...inChunks(jobs)]
+    return patiently(tries => {
+      const checked = { isWhole, isChecked: isChecked || tries > 1 }
+      return chunks.length === 1
+        ? enqueueChunks(pool, schema, chunks, checked)
+        : pool.transaction(own => insertChunks(own, chunks, checked))
+    })
+  }
+
+  const insertChunks = async (db: Queryable, chunks: NewJob[][], how: EnqueueHow) => {
+    const made = how.isChecked ? new Set<string>() : undefined
+    for (const chunk of chunks)
+      for (const id of (await enqueueJobs(db, schema, chunk, how)).made ?? []) made?.add(id)
     return made
   }
 
-  const prepare = async (shape: Shape, tx: Queryable | undefined) => {
-    await whenReady()
-    if (tx !== undefined) checkTransaction(tx)
-    await knowLane(shape)
-  }
-
-  /** A chosen id may be known already. Within a caller's transaction nothing is retried: it has aborted. */
-  const insert = (jobs: NewJob[], isChecked: boolean, tx: Queryable | undefined) => {
-    if (tx) return insertChunks(tx, jobs, isChecked)
-    const [job] = jobs
-    if (job && jobs.length === 1)
-      return (job.workflow === undefined ? batch : workflowBatch).add(job, isChecked)
-    const isOneChunk = inChunks(jobs).next().value?.length === jobs.length
-    return patiently(async tries =>
-      isOneChunk
-        ? (await enqueueJobs(pool, schema, jobs, isChecked || tries > 1)).made
-        : pool.transaction(own => insertChunks(own, jobs, isChecked || tries > 1)),
-    )
-  }
-
   /**
-   * Lanes are made before their first job, one at a time: enqueues that make one each would leave twins, which cost
-   * every later claim, and inside two serializable transactions each would be a reason for the other to fail.
+   * Outside a caller's transaction lanes are made before their first job, one at a time: enqueues that make one each would leave twins,
+   * which cost every later claim.
    */
   const knownLanes = new Map<string, Promise<void> | 'made'>()
-  const knowLane = async (shape: Shape) => {
-    const { queue, task, tag, constraintTag, concurrencyKey = '' } = shape
-    const lane = `${queue}\n${task}\n${tag}\n${constraintTag}\n${concurrencyKey}`
-    if (knownLanes.get(lane) === 'made') return
-    await patiently(() => {
-      const made = knownLanes.get(lane)
-      if (made) return Promise.resolve(made)
-      if (knownLanes.size >= MOST_KNOWN_LANES) knownLanes.clear()
-      const making = makeLane(pool, schema, shape).then(
-        () => void knownLanes.set(lane, 'made'),
+  const isLaneKnown = (shape: Shape) => knownLanes.get(laneOf(shape)) === 'made'
+  const knowLanes = async (shapes: Iterable<Shape>) => {
+    const needed = new Map<string, Shape>()
+    for (const shape of shapes) if (!isLaneKnown(shape)) needed.set(laneOf(shape), shape)
+    if (needed.size > 0) await patiently(() => makeMissing(needed))
+  }
+  /** Calls share a try, as above. */
+  const makeMissing = async (needed: ReadonlyMap<string, Shape>) => {
+    const underWay = [...needed.keys()].map(lane => knownLanes.get(lane))
+    const missing = [...needed].filter(([lane]) => !knownLanes.has(lane))
+    if (missing.length > 0) {
+      if (knownLanes.size + missing.length > MOST_KNOWN_LANES) knownLanes.clear()
+      const shapes = missing.map(([, shape]) => shape)
+      const making = makeLanes(pool, schema, shapes).then(
+        () => {
+          for (const [lane] of missing) knownLanes.set(lane, 'made')
+        },
         error => {
-          knownLanes.delete(lane)
+          for (const [lane] of missing) knownLanes.delete(lane)
           throw error
         },
       )
-      knownLanes.set(lane, making)
-      return making
-    })
+      for (const [lane] of missing) knownLanes.set(lane, making)
+      underWay.push(making)
+    }
+    await Promise.all(underWay)
   }
 
   /** Ids are unique over all tasks: nothing of the one that was asked for would ever run. */
@@ -324,60 +386,56 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     throw new LongshoreError('JOB_INVALID', `id ${id} is ${whose}`)
   }
 
-  const insertChunks = async (db: Queryable, jobs: NewJob[], isChecked: boolean) => {
-    const made = isChecked ? new Set<string>() : undefined
-    for (const chunk of inChunks(jobs)) {
-      const { made: ids } = await enqueueJobs(db, schema, chunk, isChecked)
-      for (const id of ids ?? []) made?.add(id)
-    }
-    return made
-  }
-
-  /** Insert the jobs of a group in one transaction. Returns whether they are there, now or by an earlier try. */
+  /** Insert the jobs of a group, all or none. Returns whether they are there, now or by an earlier try. */
   const submit = async (
     group: AddedTo & { isChosen?: boolean },
     drafts: DraftJob[],
-    tx: Queryable | undefined,
+    tx: Transaction | undefined,
   ): Promise<boolean> => {
-    if (tx !== undefined) checkTransaction(tx)
-    const jobs: NewGroupJob[] = []
-    for (const draft of drafts) {
-      const encoded = encodePayload(draft.task, draft.payload, maxPayloadBytes)
-      jobs.push(toNewJob(draft, typeof encoded === 'string' ? encoded : await encoded))
+    const encoded = encodeAll(drafts, maxPayloadBytes)
+    const send = (payloads: string[], insert: (jobs: NewGroupJob[]) => Promise<boolean>) => {
+      const jobs = drafts.map((draft, n) => toNewJob(draft, payloads[n] as string))
+      return traceEnqueue(trace => insert(withTrace(jobs, trace)), {
+        name: 'group',
+        queue: queueOf(jobs),
+        jobs: jobs.length,
+        groupId: group.id,
+      })
     }
+    if (tx !== undefined) {
+      return inTransaction(tx, encoded, (db, payloads) =>
+        send(payloads, async jobs => {
+          const chunks = [...inChunks(jobs)]
+          return (await addToGroup(db, schema, group, chunks, new Set(), false)) === 'added'
+        }),
+      )
+    }
+    const payloads = await encoded
     await whenReady()
-    for (const draft of drafts) await knowLane(draft.shape)
-    const queues = new Set(jobs.map(job => job.queue))
-    const send = (traced: NewGroupJob[]) =>
-      // A group whose id was chosen may be in somebody's open transaction: others must not wait for that.
-      tx === undefined && group.isNew && !group.isChosen && isSmall(traced)
-        ? groupBatch.add(group, traced)
-        : submitChunks(group, [...inChunks(traced)], tx)
-    return traceEnqueue(trace => send(withTrace(jobs, trace)), {
-      name: 'group',
-      queue: queues.size === 1 ? jobs[0]?.queue : undefined,
-      jobs: jobs.length,
-      groupId: group.id,
-    })
+    await knowLanes(drafts.map(draft => draft.shape))
+    // A group whose id was chosen may be in somebody's open transaction: others must not wait for that.
+    return send(payloads, jobs =>
+      group.isNew && !group.isChosen && isSmall(jobs)
+        ? groupBatch.add(group, jobs)
+        : submitChunks(group, [...inChunks(jobs)]),
+    )
   }
 
-  const submitChunks = async (
+  const submitChunks = (
     group: AddedTo,
     chunks: readonly (readonly NewGroupJob[])[],
-    tx: Queryable | undefined,
     isTriedBefore = false,
   ): Promise<boolean> => {
     const insertAll = async (db: Queryable, isRetried: boolean) => {
       const own = new Set<string>()
       for (const [at, chunk] of chunks.entries()) {
         const into = at === 0 ? group : { id: group.id, isNew: false }
-        const answer = await addToGroup(db, schema, into, chunk, own, isRetried && at === 0)
+        const answer = await addToGroup(db, schema, into, [chunk], own, isRetried && at === 0)
         if (answer !== 'added') return answer === 'again'
         for (const job of chunk) own.add(job.id)
       }
       return true
     }
-    if (tx) return insertAll(tx, false)
     return patiently(tries => {
       const isRetried = isTriedBefore || tries > 1
       return chunks.length === 1
@@ -386,43 +444,71 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     })
   }
   const groupBatch = createGroupBatch(pool, schema, BATCHES, (group, jobs, isRetried) =>
-    submitChunks(group, [jobs], undefined, isRetried),
+    submitChunks(group, [jobs], isRetried),
   )
 
-  /** For what changes nothing when it is done again. Within a caller's transaction nothing is retried. */
-  const once = <T>(tx: Queryable | undefined, call: (db: Queryable) => Promise<T>): Promise<T> =>
-    tx ? call(tx) : patiently(() => call(pool))
+  /** For what changes nothing when it is done again. Within a caller's transaction nothing is retried: it has aborted. */
+  const once = async <T>(tx: Transaction | undefined, call: (db: Queryable) => Promise<T>): Promise<T> => {
+    if (tx !== undefined) return inTransaction(tx, undefined, call)
+    await whenReady()
+    return patiently(() => call(pool))
+  }
 
   return {
-    async enqueue(task, payload, given = NO_OPTIONS) {
+    async enqueue(task, payload, given: EnqueueOptions = NO_OPTIONS) {
       checkTask(task)
       checkName(task as Task)
-      const { shape, text: common, usual } = shapeOf(task as Task, given)
-      const place = given === NO_OPTIONS ? NO_PLACE : toWorkflowPlace(given)
+      const isPlain = given === NO_OPTIONS
+      const {
+        shape,
+        text: common,
+        usual,
+      } = isPlain
+        ? plainShapeOf(task as Task)
+        : readGiven('JOB_INVALID', 'enqueue', () => {
+            checkOptions('JOB_INVALID', 'enqueue', given, KNOWN_OF_ENQUEUE)
+            return shapeOf(task as Task, given)
+          })
+      const place = isPlain ? NO_PLACE : toWorkflowPlace(given)
       // As they are at the call: the caller may use the object again.
       const { tx, id: chosen } = given
       const id = chosen === undefined ? newJobId() : toJobId(chosen)
-      const send = (payload: string) => {
-        const sendTraced = (trace: string | undefined) => {
-          const job = { id, queue: shape.queue, shape: common, payload, trace, usual, ...place }
-          return insert([job], chosen !== undefined, tx)
-        }
-        return traceEnqueue(sendTraced, { name: task.name, queue: shape.queue, jobs: 1, jobId: id })
+      const isChecked = chosen !== undefined
+      const refuseOthers = async (db: Queryable, made: Set<string> | undefined) => {
+        const isNew = made === undefined || made.has(id) || !isChecked
+        if (!isNew) await refuseOtherTask(db, id, task.name)
+        return { id, task: task.name, isNew }
       }
-      const encode = async () => {
-        const text = await encodePayload(task as Task, payload, maxPayloadBytes)
-        await prepare(shape, tx)
+      const send = (payload: string, insertOne: (job: NewJob) => Promise<Set<string> | undefined>) =>
+        traceEnqueue(
+          trace => insertOne({ id, queue: shape.queue, shape: common, payload, trace, usual, ...place }),
+          { name: task.name, queue: shape.queue, jobs: 1, jobId: id },
+        )
+      const encoded = encodePayload(task as Task, payload, maxPayloadBytes)
+      if (tx !== undefined) {
+        return inTransaction(tx, encoded, async (db, text) =>
+          refuseOthers(db, await send(text, job => enqueueChunks(db, schema, [[job]], { isChecked }))),
+        )
+      }
+      const prepare = async () => {
+        const text = await encoded
+        await whenReady()
+        if (!isLaneKnown(shape)) await knowLanes([shape])
         return text
       }
+      const sendAlone = (text: string) => send(text, job => insert([job], { isChecked }))
       const made = await (place.workflow === undefined
-        ? send(await encode())
-        : inCallOrder(place.workflow, encode(), send))
-      const isNew = made === undefined || made.has(id) || chosen === undefined
-      if (!isNew) await once(tx, db => refuseOtherTask(db, id, task.name))
-      return { id, task: task.name, isNew }
+        ? sendAlone(await prepare())
+        : inCallOrder(place.workflow, prepare(), sendAlone))
+      return once(undefined, db => refuseOthers(db, made))
     },
 
-    async enqueueMany(task, payloads, given = NO_OPTIONS) {
+    async enqueueMany<Input, Result>(
+      // biome-ignore lint/suspicious/noExplicitAny: as above
+      task: Task<Input, any, any, Result>,
+      payloads: readonly Input[],
+      given: ManyOptions<Input> & InTransaction = NO_OPTIONS,
+    ) {
       checkTask(task)
       checkName(task as Task)
       if (!Array.isArray(payloads)) {
@@ -431,30 +517,45 @@ export function createProducer(options: ProducerOptions = {}): Producer {
           `enqueueMany takes a list of payloads; got ${typeof payloads}`,
         )
       }
-      const { shape, text: common, usual } = shapeOf(task as Task, given)
-      const place = toWorkflowPlace(given)
-      const { tx } = given
-      const jobs = (await encodeAll(task as Task, payloads, maxPayloadBytes)).map(
-        (payload): NewJob => ({
-          id: newJobId(),
-          queue: shape.queue,
-          shape: common,
-          payload,
-          usual,
-          ...place,
-        }),
-      )
-      if (jobs.length === 0) await whenReady()
-      else {
-        await prepare(shape, tx)
-        await traceEnqueue(trace => insert(withTrace(jobs, trace), false, tx), {
+      const { tx, drafts } = readGiven('JOB_INVALID', 'enqueueMany', () => ({
+        drafts: toManyJobs<Input>(payloads, given, options => shapeOf(task as Task, options)),
+        tx: given.tx,
+      }))
+      const isChecked = drafts.some(job => job.isChosen)
+      const how = { isChecked, isWhole: isChecked }
+      const send = (payloads: string[], insertAll: (jobs: NewJob[]) => Promise<Set<string> | undefined>) => {
+        const jobs = drafts.map(({ id, place, shaped: { shape, text, usual } }, n): NewJob => {
+          return { id, queue: shape.queue, shape: text, payload: payloads[n] as string, usual, ...place }
+        })
+        if (jobs.length === 0) return Promise.resolve(undefined)
+        return traceEnqueue(trace => insertAll(withTrace(jobs, trace)), {
           name: task.name,
-          queue: shape.queue,
+          queue: queueOf(jobs),
           jobs: jobs.length,
           jobId: jobs.length === 1 ? jobs[0]?.id : undefined,
         })
       }
-      return jobs.map(job => ({ id: job.id, task: task.name, isNew: true }))
+      const encoded = encodeAll(
+        Array.from(payloads, payload => ({ task: task as Task, payload })),
+        maxPayloadBytes,
+      )
+      let made: Set<string> | undefined
+      if (tx !== undefined) {
+        made = await inTransaction(tx, encoded, (db, texts) =>
+          send(texts, jobs => enqueueChunks(db, schema, [...inChunks(jobs)], how)),
+        )
+      } else {
+        const texts = await encoded
+        await whenReady()
+        await knowLanes(new Set(drafts.map(job => job.shaped.shape)))
+        made = await send(texts, jobs => insert(jobs, how))
+      }
+      // Of an id that was given twice the first made the job.
+      return drafts.map(({ id, isChosen }) => ({
+        id,
+        task: task.name,
+        isNew: !isChosen || made === undefined || made.delete(id),
+      }))
     },
 
     async get<Result>(job: JobRef<Result> | string) {
@@ -498,8 +599,6 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const id = jobIdOf(job)
       checkOptions('JOB_INVALID', 'cancel', given, ['tx'])
       const { tx } = given
-      if (tx !== undefined) checkTransaction(tx)
-      await whenReady()
       const answers = await once(tx, db => cancelJobs(db, schema, [id]))
       return answers.get(id) ?? 'unknown'
     },
@@ -510,8 +609,6 @@ export function createProducer(options: ProducerOptions = {}): Producer {
         const { tx, ...options } = given ?? {}
         return { tx, change: toChange(options) }
       })
-      if (tx !== undefined) checkTransaction(tx)
-      await whenReady()
       return once(tx, db => changeJob(db, schema, id, change))
     },
 
@@ -556,8 +653,6 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const id = groupIdOf(group)
       checkOptions('GROUP_INVALID', 'cancelGroup', given, ['tx'])
       const { tx } = given
-      if (tx !== undefined) checkTransaction(tx)
-      await whenReady()
       return once(tx, db => cancelGroup(db, schema, id))
     },
 
@@ -575,8 +670,6 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       checkLabel('workflow', key, 200, 'JOB_INVALID')
       checkOptions('JOB_INVALID', 'resumeWorkflow', given, ['tx'])
       const { tx } = given
-      if (tx !== undefined) checkTransaction(tx)
-      await whenReady()
       return once(tx, db => resumeWorkflow(db, schema, key))
     },
 
@@ -593,14 +686,12 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   }
 }
 
-/** A pool would run the insert on a connection outside the caller's transaction. */
-function checkTransaction(tx: Queryable): void {
-  if (typeof tx?.query === 'function' && !('totalCount' in tx)) return
-  throw new LongshoreError(
-    'JOB_INVALID',
-    '`tx` must be the one client that your transaction runs on, with a `query` method; a pool is not',
-  )
-}
+const laneOf = ({ queue, task, tag, constraintTag, concurrencyKey = '' }: Shape) =>
+  `${queue}\n${task}\n${tag}\n${constraintTag}\n${concurrencyKey}`
+
+/** Undefined where they go to several. */
+const queueOf = (jobs: readonly NewJob[]): string | undefined =>
+  new Set(jobs.map(job => job.queue)).size === 1 ? jobs[0]?.queue : undefined
 
 const withTrace = <T extends NewJob>(jobs: T[], trace: string | undefined): T[] =>
   trace === undefined ? jobs : jobs.map(job => ({ ...job, trace }))

@@ -23,20 +23,19 @@ export function encodePayload(task: Task, payload: unknown, maxBytes: number): s
   })
 }
 
-/** All of them as they are at the call, or the first that is refused. */
-export async function encodeAll(
-  task: Task,
-  payloads: readonly unknown[],
+/** All of them as they are at the call, or the first that is refused. At once where every schema answers at once. */
+export function encodeAll(
+  jobs: readonly { task: Task; payload: unknown }[],
   maxBytes: number,
-): Promise<string[]> {
+): string[] | Promise<string[]> {
   const encoded: (string | Promise<string>)[] = []
   try {
-    for (const payload of payloads) encoded.push(encodePayload(task, payload, maxBytes))
+    for (const { task, payload } of jobs) encoded.push(encodePayload(task, payload, maxBytes))
   } catch (error) {
-    await Promise.allSettled(encoded) // nobody else would hear what those say
+    for (const other of encoded) Promise.resolve(other).catch(() => undefined) // the caller hears of one
     throw error
   }
-  return Promise.all(encoded)
+  return encoded.every(text => typeof text === 'string') ? encoded : Promise.all(encoded)
 }
 
 /** A schema should not throw, but what it looks at may: a getter, say. */

@@ -52,8 +52,7 @@ export function createEnqueueBatch(
       pool,
       schema,
       entries.map(entry => entry.job),
-      isChecked,
-      hint.isPossible(entries.length),
+      { isChecked, isHinted: hint.isPossible(entries.length) },
     )
 
   const sendAlike = async (given: Entry[], isChecked: boolean): Promise<void> => {

@@ -16,7 +16,7 @@ import type { GroupRef } from '../job/group.ts'
 import { EDGE_POLICIES, type EdgePolicy, type GraphJob, inOrder } from '../job/group-graph.ts'
 import type { JobRef } from '../job/job.ts'
 import { type JobId, jobIdOf, newJobId } from '../job/job-id.ts'
-import type { Queryable } from '../job/queryable.ts'
+import type { Transaction } from '../job/queryable.ts'
 import { checkLabel, checkTask, type Task } from '../job/task.ts'
 import { type NewJob, shapeText } from '../postgres/enqueue-jobs.ts'
 import type { NewGroupJob } from '../postgres/groups.ts'
@@ -57,7 +57,7 @@ export interface GroupBuilder extends GroupRef {
    * Insert all of its jobs, or none. Resolves when they are durable, or, with `tx`, part of that transaction. `isNew` is false
    * when a group with this id was there before: then nothing was changed.
    */
-  submit(options?: { tx?: Queryable }): Promise<{ id: string; isNew: boolean }>
+  submit(options?: { tx?: Transaction | undefined }): Promise<{ id: string; isNew: boolean }>
 }
 
 /** A job that is not encoded yet. */
@@ -77,7 +77,7 @@ export function createGroupBuilder(options: {
   isLive: boolean
   /** See one-task-a-name.ts. */
   checkName: (task: Task) => void
-  submit: (jobs: DraftJob[], tx: Queryable | undefined) => Promise<boolean>
+  submit: (jobs: DraftJob[], tx: Transaction | undefined) => Promise<boolean>
 }): GroupBuilder {
   const drafts: DraftJob[] = []
   const ids = new Set<string>()

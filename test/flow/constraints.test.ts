@@ -253,12 +253,15 @@ describe('an undeclared key', () => {
     expect(await database.rows("select from longshore.lanes where constraint_tag like '%zone%'")).toEqual([])
   })
 
-  it("[C9] is refused inside the user's transaction, which may go on", async () => {
+  it("[C9] is refused inside the user's transaction, which may go on from a savepoint", async () => {
     const producer = deployment.producer()
     const tx = await database.connect()
     await tx.query('begin')
+    await tx.query('savepoint before')
     await expect(producer.enqueue(train, 1, { constraints, tx })).rejects.toMatchObject(refused)
+    await tx.query('rollback to before')
     await expect(producer.enqueueMany(train, [1], { constraints, tx })).rejects.toMatchObject(refused)
+    await tx.query('rollback to before')
     const ref = await producer.enqueue(train, 1, { constraints: { gpu: 'a100' }, tx })
     await tx.query('commit')
     expect(await producer.get(ref)).toMatchObject({ state: 'ready', constraints: { gpu: 'a100' } })

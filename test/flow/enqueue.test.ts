@@ -54,14 +54,34 @@ describe('enqueue', () => {
       const producer = deployment.producer()
       const [one, two] = [await database.connect(), await database.connect()]
       const tag = `tag of ${isolation}`
-      for (const tx of [one, two]) await tx.query(`begin isolation level ${isolation}`)
+      const begin = (tx: TestClient) => tx.query(`begin isolation level ${isolation}`)
+      await begin(one)
+      await begin(two)
       const first = await producer.enqueue(note, { n: 1 }, { tx: one, tag })
-      const second = await producer.enqueue(note, { n: 2 }, { tx: two, tag })
-      for (const tx of [one, two]) await tx.query('commit')
+      let second = await producer.enqueue(note, { n: 2 }, { tx: two, tag })
+      await one.query('commit')
+      if (isolation === 'serializable') {
+        // Each has made the lane because it did not see the other's: as always there, one of them is tried again.
+        await expect(two.query('commit')).rejects.toMatchObject({ code: '40001' })
+        await begin(two)
+        second = await producer.enqueue(note, { n: 2 }, { tx: two, tag })
+      }
+      await two.query('commit')
       expect(await producer.get(first)).toMatchObject({ state: 'ready' })
       expect(await producer.get(second)).toMatchObject({ state: 'ready' })
     },
   )
+
+  it('[X1] two serializable transactions do not fail each other where the lane is there', async () => {
+    const producer = deployment.producer({ tasks: [note] })
+    await producer.enqueue(note, { n: 0 })
+    const [one, two] = [await database.connect(), await database.connect()]
+    for (const tx of [one, two]) await tx.query('begin isolation level serializable')
+    const first = await producer.enqueue(note, { n: 1 }, { tx: one })
+    const second = await producer.enqueue(note, { n: 2 }, { tx: two })
+    for (const tx of [one, two]) await tx.query('commit')
+    for (const ref of [first, second]) expect(await producer.get(ref)).toMatchObject({ state: 'ready' })
+  })
 
   it('[X1] does not wait for a transaction that holds an enqueue open', async () => {
     const producer = deployment.producer()
@@ -220,6 +240,103 @@ describe('an id of the caller', () => {
     expect(await settle()).toEqual([])
     await tx.query('commit')
     expect(await countJobs()).toBe(0)
+  })
+})
+
+describe('enqueueMany with options for each', () => {
+  const sorted = defineTask<{ n: number; payload?: string }>({ name: 'sorted', concurrencyPerKey: 1 })
+
+  it('[X1] gives each job its own options, which come before those that all share', async () => {
+    const producer = deployment.producer()
+    const ids = [newJobId(), newJobId()]
+    const soon = new Date(Date.now() + 3_600_000)
+    const payloads = [{ n: 0, payload: 'only a field' }, { n: 1 }, { n: 2 }, { n: 3 }]
+    const refs = await producer.enqueueMany(sorted, payloads, {
+      priority: 5,
+      delay: '2h',
+      each: ({ n }, index) => {
+        if (index === 3) return undefined
+        return n === 0
+          ? { id: ids[0] as string, priority: 9, runAt: soon, queue: 'other', tag: 'gpu', attempts: 7 }
+          : {
+              ...(n === 1 ? { id: ids[1] as string } : {}),
+              concurrencyKey: 'tenant',
+              priority: undefined as never,
+            }
+      },
+    })
+    expect(refs.map(ref => ref.isNew)).toEqual([true, true, true, true])
+    expect(refs.slice(0, 2).map(ref => ref.id)).toEqual(ids)
+    const [first, second, third, last] = await Promise.all(refs.map(ref => producer.get(ref)))
+    expect(first).toMatchObject({
+      priority: 9,
+      runAt: soon,
+      queue: 'other',
+      maxAttempts: 7,
+      payload: payloads[0],
+    })
+    for (const job of [second, third, last]) expect(job).toMatchObject({ priority: 5, state: 'scheduled' })
+    expect(
+      await database.rows(
+        "select count(*)::int as n from longshore.jobs j join longshore.lanes l on l.id = j.lane where l.concurrency_key = 'tenant'",
+      ),
+    ).toEqual([{ n: 2 }])
+  })
+
+  it.each([
+    ['outside a transaction', false, {}],
+    ['outside a transaction, into a workflow', false, { workflow: 'w' }],
+    ['in a transaction', true, {}],
+    ['in a transaction, into a workflow', true, { workflow: 'w' }],
+  ])('[X1] leaves alone what is known by its id: %s', async (_, isInTransaction, shared) => {
+    const producer = deployment.producer()
+    const [known, twice] = [newJobId(), newJobId()]
+    await producer.enqueue(sorted, { n: 0 }, { id: known })
+    const tx = isInTransaction ? await database.connect() : undefined
+    await tx?.query('begin')
+    const ids = [known, twice, undefined, twice]
+    const enqueue = () =>
+      producer.enqueueMany(
+        sorted,
+        ids.map((_, n) => ({ n: n + 1 })),
+        { ...shared, tx, each: (_, n) => (ids[n] === undefined ? undefined : { id: ids[n] }) },
+      )
+    expect((await enqueue()).map(ref => ref.isNew)).toEqual([false, true, true, false])
+    expect((await enqueue()).map(ref => ref.isNew)).toEqual([false, false, true, false])
+    await tx?.query('commit')
+    expect(await producer.get(known)).toMatchObject({ payload: { n: 0 } })
+    expect(await producer.get(twice)).toMatchObject({ payload: { n: 2 } })
+    expect(await countJobs()).toBe(4)
+  })
+
+  it('[X1] makes none of them where one has an id of another task', async () => {
+    const producer = deployment.producer()
+    const { id } = await producer.enqueue(note, { n: 1 })
+    const other = { code: 'JOB_INVALID', message: expect.stringContaining('is that of a job of task note') }
+    const tx = await database.connect()
+    for (const count of [1, 3, 2500]) {
+      const payloads = Array.from({ length: count }, (_, n) => ({ n }))
+      const each = (_: unknown, n: number) => (n === count - 1 ? { id } : undefined)
+      await expect(producer.enqueueMany(sorted, payloads, { each })).rejects.toMatchObject(other)
+      await tx.query('begin')
+      await expect(producer.enqueueMany(sorted, payloads, { each, tx })).rejects.toMatchObject(other)
+      await tx.query('commit')
+    }
+    expect(await countJobs()).toBe(1)
+  })
+
+  it.each([
+    [{ id: newJobId() }, 'enqueueMany: id is for one job'],
+    [{ each: [{ priority: 1 }] }, 'each must be a function (payload, index) => options'],
+    [{ each: () => ({ prioritty: 1 }) }, 'unknown option "prioritty"; options are priority, delay'],
+    [{ each: () => ({ tx: {} }) }, 'unknown option "tx"'],
+    [{ each: () => 5 }, 'each, for payload 0 must be an object of options; got 5'],
+    [{ each: async () => ({ priority: 1 }) }, 'got a promise'],
+    [{ each: () => ({ id: 'mine' }) }, 'a job id is a UUID'],
+    [{ eech: 1 }, 'unknown option "eech"; options are priority, delay'],
+  ])('refuses %j', async (options, part) => {
+    const many = deployment.producer().enqueueMany(sorted, [{ n: 1 }], options as never)
+    await expect(many).rejects.toMatchObject({ code: 'JOB_INVALID', message: expect.stringContaining(part) })
   })
 })
 

@@ -109,7 +109,17 @@ describe('the verbs of a producer', () => {
         'enqueue: options': value => any.enqueue(task, 1, value),
         ...options([...JOB_OPTIONS, 'id', 'tx'], given => any.enqueue(task, 1, given), 'enqueue: '),
         'enqueueMany: payloads': value => any.enqueueMany(task, value),
-        ...options([...JOB_OPTIONS, 'tx'], given => any.enqueueMany(task, [1], given), 'enqueueMany: '),
+        ...options(
+          [...JOB_OPTIONS, 'tx', 'each'],
+          given => any.enqueueMany(task, [1], given),
+          'enqueueMany: ',
+        ),
+        'enqueueMany: each': value => any.enqueueMany(task, [1], { each: () => value }),
+        ...options(
+          [...JOB_OPTIONS, 'id'],
+          given => any.enqueueMany(task, [1], { each: () => given }),
+          'enqueueMany: each: ',
+        ),
         'get: job': value => any.get(value),
         'get: id': value => any.get({ id: value }),
         'explain: job': value => any.explain(value),

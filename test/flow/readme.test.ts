@@ -63,6 +63,14 @@ describe('the README', () => {
     expect(code).toBe(0)
   })
 
+  it('[X1] [X34] shows many jobs in a transaction, each with its own options', async () => {
+    const example = readFileSync('examples/many-orders.ts', 'utf8')
+    expect(readFileSync('docs/guide.md', 'utf8')).toContain(`\`\`\`ts\n${example}\`\`\``)
+    const { code, output } = await run('examples/many-orders.ts', { DATABASE_URL: database.url })
+    expect(output).toBe('3 jobs\n0 jobs\n')
+    expect(code).toBe(0)
+  })
+
   it('shows a handler that runs in a thread', async () => {
     const guide = readFileSync('docs/guide.md', 'utf8')
     for (const file of ['thread-job.ts', 'count-primes.ts'])

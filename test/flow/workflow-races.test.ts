@@ -97,11 +97,13 @@ describe('the end of the head and an enqueue at once', () => {
       const { producer, hand, head, next } = await running(['a'])
       const [settles, tx] = [await database.connect(), await database.connect()]
       await settles.query('begin')
+      await tx.query('begin')
       expect(await hand.settle([settling(head)], settles)).toEqual([])
       const enqueued = producer.enqueue(step, 'b', { workflow: 'w', tx })
       await waitsForLock(database, tx)
       await settles.query(end)
       const ref = await enqueued
+      await tx.query('commit')
       expect(await producer.get(ref)).toMatchObject({ state: end === 'commit' ? 'ready' : 'waiting' })
       if (end === 'rollback') await hand.settle([settling(head)])
       expect(await next()).toBe('b')
@@ -113,8 +115,11 @@ describe('the end of the head and an enqueue at once', () => {
     await producer.enqueue(step, 'elsewhere')
     const [one, two] = [await database.connect(), await database.connect()]
     await one.query('begin')
+    await two.query('begin')
     await producer.enqueue(step, 'a', { workflow: 'w', tx: one })
-    const second = codeOf(producer.enqueue(step, 'b', { workflow: 'w', tx: two }))
+    const second = codeOf(
+      producer.enqueue(step, 'b', { workflow: 'w', tx: two }).finally(() => two.query('commit')),
+    )
     await waitsForLock(database, two)
     await one.query('commit')
     return second
@@ -156,12 +161,14 @@ describe('the end of the head and an enqueue at once', () => {
     // It has ended the job, and does not have the workflow yet.
     const completed = codeOf(complete(completing, hand.id, head))
     await waitsForLock(database, completing)
+    await tx.query('begin')
     const again = producer.enqueue(step, 'a', { workflow: 'w', id: head.id, tx })
     await waitsForLock(database, tx)
     await gatekeeper.query('select pg_advisory_unlock(7)')
     const answer = await completed
     await completing.query(answer === 'done' ? 'commit' : 'rollback')
     expect(await again).toMatchObject({ isNew: false })
+    await tx.query('commit')
     return answer
   }
   const BEFORE_LOCK: Weakness = {
