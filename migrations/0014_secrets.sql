@@ -23,8 +23,10 @@ create unlogged table longshore.past_workers (
   ended_at timestamptz not null default now()
 );
 
--- The user that waits, and how many rows each user may have.
-alter table longshore.awaited add login name not null default session_user;
-create index awaited_by_login on longshore.awaited (login);
+-- The role that waits (see acting_role.sql): it is told only of what it may read. And how many rows each may have.
+alter table longshore.awaited
+  add asked_by oid not null
+    default to_regrole(quote_ident(coalesce(nullif(current_setting('role'), 'none'), session_user)));
+create index awaited_by_role on longshore.awaited (asked_by);
 alter table longshore.settings
   add most_waits int not null default 1000000 check (most_waits between 1 and 100000000);

@@ -1,5 +1,5 @@
 -- The caller waits for these jobs to end, each for so many milliseconds: ending one tells this waiter. p_wants_logs: also
--- whenever there is more of its log. A user may have as many waits as the settings say.
+-- whenever there is more of its log. A role may have as many waits as the settings say.
 create function longshore.await_jobs(p_waiter text, p_ids uuid[], p_ms bigint[], p_wants_logs boolean) returns void
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
@@ -18,9 +18,9 @@ begin
   if random() * 1000 < cardinality(p_ids) then
     select s.most_waits into v_most from longshore.settings s;
     if cardinality(p_ids) + (
-      select count(*) from (select from longshore.awaited a where a.login = session_user limit v_most) a) > v_most
+      select count(*) from (select from longshore.awaited a where a.asked_by = v_role limit v_most) a) > v_most
     then
-      raise exception 'longshore: user "%" waits for % jobs, and may not wait for more', session_user, v_most
+      raise exception 'longshore: role % waits for % jobs, and may not wait for more', v_role::regrole, v_most
         using errcode = 'LS008', hint = 'Wait for a group instead of its jobs, or raise most_waits in the settings.';
     end if;
   end if;
@@ -33,6 +33,6 @@ begin
     (select f.enqueued_by from longshore.finished_jobs f where f.id = w.id limit 1),
     (select g.enqueued_by from longshore.groups g where g.id = w.id), v_role))
   on conflict (job_id, waiter) do update set expires_at = greatest(awaited.expires_at, excluded.expires_at)
-  where awaited.login = excluded.login;
+  where awaited.asked_by = excluded.asked_by;
 end
 $$;

@@ -4,6 +4,6 @@ language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-  delete from longshore.awaited a where a.job_id = any (p_ids) and a.waiter = p_waiter and a.login = session_user;
+  delete from longshore.awaited a where a.job_id = any (p_ids) and a.waiter = p_waiter and a.asked_by = longshore.acting_role();
 end
 $$;

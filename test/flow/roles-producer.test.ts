@@ -216,7 +216,7 @@ holds(
       await refusal('bank', "select longshore.enqueue('guarded', '{}', jsonb_build_object('id', $1::text))", [
         job.id,
       ]),
-    ).toBe('22023')
+    ).toBe('LS010')
   },
 )
 
@@ -423,6 +423,7 @@ holds(
         'forget_awaited',
         'introduce_tasks',
         'make_lane',
+        'need_transaction',
       ],
       ...[
         'priority_of',
@@ -542,7 +543,7 @@ describe('without its guard', () => {
       },
     ],
     [
-      'enqueue',
+      'insert_jobs',
       async () =>
         (await refusal(
           'bank',

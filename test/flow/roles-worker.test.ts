@@ -309,7 +309,7 @@ describe('a worker', () => {
         "update longshore.settings set dispatch = 'redis'",
         'delete from longshore.awaited',
         'select from longshore.workers for update',
-        'select login from longshore.awaited',
+        'select asked_by from longshore.awaited',
         'select holder from longshore.leader',
       ])
         expect([text, await refusal('one', text)]).toEqual([text, '42501'])
@@ -536,8 +536,8 @@ describe('a producer', () => {
         message: expect.stringContaining('most_waits'),
       })
       await rows('bank', "select longshore.forget_awaited('me', $1)", [ids(0, 3000)])
-      const left = 'select login, count(*)::int from longshore.awaited group by 1'
-      expect(await database.rows(left)).toEqual([{ login: `${roles.prefix}_user_shop`, count: 2000 }])
+      const left = 'select asked_by::regrole::text as role, count(*)::int from longshore.awaited group by 1'
+      expect(await database.rows(left)).toEqual([{ role: `${roles.prefix}_user_shop`, count: 2000 }])
       await rows('shop', "select longshore.forget_awaited('me', $1)", [ids(0, 3000)])
       expect(await database.rows(left)).toEqual([])
       await database.rows('update longshore.settings set most_waits = 1000000')

@@ -9,11 +9,6 @@ alter table longshore.groups
 -- 0: of no role. What ends a job carries the role over; what did not would be seen by the owner alone.
 alter table longshore.finished_jobs add enqueued_by oid not null default 0;
 
--- Who waits: it is told only of what it may read.
-alter table longshore.awaited
-  add asked_by oid not null
-    default to_regrole(quote_ident(coalesce(nullif(current_setting('role'), 'none'), session_user)));
-
 -- Names end up on terminals.
 alter table longshore.lanes
   add constraint names_without_control_characters
