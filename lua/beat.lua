@@ -10,7 +10,7 @@
 --- @arg queue        {text} its name, for those who listen
 --- @arg overdueMs    {place} after which a job that was taken is looked after
 --- @returns          {code, overdue ids, limits without a slot, their turns, lanes to read on in, jobs in lanes, taken, bells}
-if generation and tonumber(arg.epoch) < tonumber(state[2]) then return { 'FENCED' } end
+if generation and is_over(arg.epoch) then return { 'FENCED' } end
 if not generation or generation ~= arg.generation or tonumber(state[3]) ~= tonumber(arg.seq) then return { 'LOST' } end
 redis.call('PUBLISH', deployment .. ':beat', generation .. ' ' .. arg.queue)
 local overdue, now_ms = {}, now() / 1000
@@ -51,6 +51,11 @@ if redis.call('EXISTS', prefix .. 'idle') == 1 then
     local head = redis.call('ZRANGE', prefix .. 'heads:' .. kind, 0, 0)[1]
     local limited = head and lane_at_head(head)
     if limited and has_slots(limited) then look(kind, kind .. ' limited', limited.home) end
+  end
+  -- Lanes that are left to Postgres hold nothing here: who could work there is to look for itself.
+  for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'spilled')) do
+    local lane = lane_of(number)
+    while lane and ring(lane.kind) do end
   end
 end
 if #known > 0 then redis.call('DEL', prefix .. 'stood') end

@@ -8,7 +8,7 @@
 --- @arg depth        {int} of a worker's queue
 --- @arg window       {int} of a lane
 --- @returns          {code, epoch that refused it, or the generation before}
-if generation and tonumber(arg.epoch) < tonumber(state[2]) then return { 'FENCED', state[2] } end
+if generation and is_over(arg.epoch) then return { 'FENCED', state[2] } end
 redis.call('DEL', root)
 redis.call('HSET', root, 'generation', arg.generation, 'epoch', arg.epoch, 'seq', '0', 'width', arg.width,
   'strategy', arg.strategy, 'depth', arg.depth, 'window', arg.window)

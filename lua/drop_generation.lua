@@ -13,12 +13,17 @@ local function drop(index, names)
     left = left - 1
   end
 end
-local lanes_left = redis.call('SPOP', old .. 'lanes', left)
+--- Whatever stands there instead: it goes as well.
+local function listed(...)
+  local names = redis.pcall(...)
+  return names.err and {} or names
+end
+local lanes_left = listed('SPOP', old .. 'lanes', left)
 drop(lanes_left, { 'lane:', 'lane-facts:', 'heads:', 'workers-of:' })
 if #lanes_left == 0 then
-  drop(redis.call('HKEYS', old .. 'workers'), { 'queue:', 'worker:' })
-  drop(redis.call('HKEYS', old .. 'slots'), { 'under:' })
-  drop(redis.call('HKEYS', old .. 'kinds'), { 'heads:', 'workers-of:' })
+  drop(listed('HKEYS', old .. 'workers'), { 'queue:', 'worker:' })
+  drop(listed('HKEYS', old .. 'slots'), { 'under:' })
+  drop(listed('HKEYS', old .. 'kinds'), { 'heads:', 'workers-of:' })
   for _, name in ipairs({ 'jobs', 'held', 'taken', 'slots', 'turns', 'low', 'idle', 'rung', 'open', 'workers', 'kinds', 'lanes', 'bounded', 'stood', 'spilled' }) do
     redis.call('UNLINK', old .. name)
   end

@@ -5,7 +5,7 @@
 --- @arg epoch       {int} term of the leader
 --- @arg generation  {text} of the content it knows
 --- @arg seq         {int} number of this step
---- @arg how         {relay|audit} audit: also what was taken and never claimed
+--- @arg how         {relay|check|audit} check: also what seems to be there; audit: also what was taken and never claimed
 --- @items           id {text}, lane {int}, score {int}, token {int}
 --- @returns         {code, bells, placed, lanes with a bound, its scores, its ids}
 local refused = fence(arg.epoch, arg.generation, arg.seq)
@@ -24,4 +24,4 @@ for number, lane in pairs(lanes) do
     bounded[#bounded + 1], scores[#scores + 1], ids[#ids + 1] = number, lane.bound_score, lane.bound_id
   end
 end
-return { 'OK', bells, placed, bounded, scores, ids }
+return done({ 'OK', bells, placed, bounded, scores, ids })

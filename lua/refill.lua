@@ -43,12 +43,12 @@ if not lane then
   lane = lane_of(arg.lane)
   set_lane_bound(lane, '-1', '')
 end
-if lane.is_spilled then return { 'SPILLED', bells, lane.bound_score, lane.bound_id } end
+if lane.is_spilled then return done({ 'SPILLED', bells, lane.bound_score, lane.bound_id }) end
 if lane.bound_score ~= arg.fromScore or lane.bound_id ~= arg.fromId then
   -- A hint pushed the tail out meanwhile, or there is nothing left to read.
   touched[arg.lane] = true
   finish()
-  return { 'MOVED', bells, lane.bound_score or '', lane.bound_id or '' }
+  return done({ 'MOVED', bells, lane.bound_score or '', lane.bound_id or '' })
 end
 set_lane_bound(lane, arg.boundScore ~= '' and arg.boundScore or nil, arg.boundId)
 look_up(3)
@@ -59,4 +59,4 @@ if was_known then
 end
 touched[arg.lane] = true
 finish()
-return { 'OK', bells, lane.bound_score or '', lane.bound_id or '' }
+return done({ 'OK', bells, lane.bound_score or '', lane.bound_id or '' })

@@ -16,4 +16,4 @@ for at = items, #ARGV do
   if remove(ARGV[at]) then removed = removed + 1 end
 end
 finish()
-return { 'OK', removed }
+return done({ 'OK', removed })

@@ -9,7 +9,7 @@
 --- @returns          {code, changed 0 | 1}
 local refused = fence(arg.epoch, arg.generation, arg.seq)
 if refused then return { refused, 0 } end
-if state[4] == arg.width and strategy == arg.strategy then return { 'OK', 0 } end
+if state[4] == arg.width and strategy == arg.strategy then return done({ 'OK', 0 }) end
 redis.call('HSET', root, 'width', arg.width, 'strategy', arg.strategy)
 width, strategy = tonumber(arg.width), arg.strategy
 -- At most the depth of every worker's queue.
@@ -20,4 +20,4 @@ for _, worker in ipairs(redis.call('HKEYS', prefix .. 'workers')) do
 end
 redis.call('DEL', held_key)
 make_table(held_key)
-return { 'OK', 1 }
+return done({ 'OK', 1 })

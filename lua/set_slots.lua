@@ -12,8 +12,8 @@
 --- @returns          {code, bells}; code also CHANGED
 local refused = fence(arg.epoch, arg.generation, arg.seq)
 if refused then return { refused, 0 } end
-if redis.call('HEXISTS', prefix .. 'slots', arg.limit) == 0 then return { 'OK', 0 } end
-if arg.turn ~= '' and (redis.call('HGET', prefix .. 'turns', arg.limit) or '0') ~= arg.turn then return { 'CHANGED', 0 } end
+if redis.call('HEXISTS', prefix .. 'slots', arg.limit) == 0 then return done({ 'OK', 0 }) end
+if arg.turn ~= '' and (redis.call('HGET', prefix .. 'turns', arg.limit) or '0') ~= arg.turn then return done({ 'CHANGED', 0 }) end
 local free = tonumber(arg.free)
 for _, record in ipairs(redis.call('HVALS', taken_key)) do
   local number = string.match(record, '^%S+ %S+ (%S+)')
@@ -25,4 +25,4 @@ end
 -- Below zero one of those is claimed by now, and was counted by both.
 add_slots(arg.limit, math.max(0, free) - free_of(arg.limit))
 finish()
-return { 'OK', bells }
+return done({ 'OK', bells })

@@ -4,8 +4,8 @@
 --- as slots are free. The worker says what became of earlier ones, which slots its runs have freed, and how many it runs.
 --- Nothing is taken from beyond the edge, where one of its lanes goes on in Postgres. A worker that gets less than it wants is
 --- idle from here on, and is rung when there is something for it.
---- A backlog that goes on in Postgres is left to it where few workers share it: they claim there themselves, in order, until
---- one gets less than it asked for. Naming each job here first would cost more than it saves.
+--- A backlog that goes on in Postgres is left to it where few workers share it, and all of them the same lanes: they claim there
+--- themselves, in order, until one gets less than it asked for. Naming each job here first would cost more than it saves.
 --- @key root
 --- @use takes bells finish spilled
 --- @arg generation  {text} in which it registered
@@ -116,8 +116,23 @@ end)
 
 local function can_start(lane) return has_slots(lane) or (spare[lane.number] or 0) > 0 end
 
+--- Who serves one of its lanes serves them all. Any other worker would not be woken for what is left to Postgres.
+local function are_all_alike()
+  local kinds, count, others = redis.call('HGET', me.key, 'plain'), 0, nil
+  local is_alike = true
+  each(kinds, function(kind)
+    local serving = table.concat(eligible_for(kind), ',')
+    count, is_alike, others = count + 1, is_alike and (not others or others == serving), serving
+  end)
+  each(others, function(worker)
+    local _, served = string.gsub(redis.call('HGET', prefix .. 'worker:' .. worker, 'plain') or '', '[^,]+', '')
+    is_alike = is_alike and served == count
+  end)
+  return is_alike
+end
+
 local function may_go_straight()
-  return arg.straight == 'may' and redis.call('HLEN', prefix .. 'workers') <= 4
+  return arg.straight == 'may' and redis.call('HLEN', prefix .. 'workers') <= 4 and are_all_alike()
 end
 if arg.straight == 'short' then unspill() end
 

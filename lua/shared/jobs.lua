@@ -52,18 +52,18 @@ local function remove(id)
   local number = string.match(job_of(id) or '', '^%S+')
   if not number then return false end
   write_gathered()
-  redis.call('ZREM', prefix .. 'lane:' .. number, id)
+  local was_there = redis.call('ZREM', prefix .. 'lane:' .. number, id)
   redis.call('HDEL', jobs_key, id)
   drop_copies(id)
   known_jobs[id] = false
   local lane = lanes[number]
-  if lane and lane.size then lane.size = lane.size - 1 end
+  if lane and lane.size then lane.size = lane.size - was_there end
   touched[number] = true
   return true
 end
 
 --- A ready job becomes known. `how`: 'hint' adds what is absent, 'relay' brings up to date, also what has changed since somebody took
---- it, 'audit' also what somebody took and never claimed. Answers placed | known | taken | beyond (no room in the window) | unknown (its lane is not read in).
+--- it, 'check' also what seems to be there, 'audit' also what somebody took and never claimed. Answers placed | known | taken | beyond (no room in the window) | unknown (its lane is not read in).
 local function place(id, number, score, token, how)
   local lane = lanes[number] or lane_of(number)
   local taken = taken_of(id)
@@ -71,7 +71,7 @@ local function place(id, number, score, token, how)
     local was_lane, was_score, was_token = string.match(taken, '(%S+) (%S+) (%S+)$')
     local newer = tonumber(token) - tonumber(was_token)
     -- It has changed since, and nobody has claimed it: whoever took it may put it back where it was.
-    local is_changed = how == 'relay' and newer == 0 and (was_lane ~= number or was_score ~= score)
+    local is_changed = (how == 'relay' or how == 'check') and newer == 0 and (was_lane ~= number or was_score ~= score)
     if how ~= 'audit' and newer <= 0 and not is_changed then return 'taken' end
     forget_taken(id)
     local left = is_changed and was_lane ~= number and lane_of(was_lane)
@@ -81,7 +81,7 @@ local function place(id, number, score, token, how)
   if known then
     if how == 'hint' then return 'known' end
     local was_lane, was_score = string.match(known, '^(%S+) (%S+)')
-    if was_lane == number and was_score == score then
+    if was_lane == number and was_score == score and how ~= 'check' then
       set_job(id, number, score, token)
       return 'known'
     end

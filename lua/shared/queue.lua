@@ -6,7 +6,12 @@
 -- A *kind* is what a worker may or may not serve: task, tag and constraint tag. Its number is that of its lane without a key.
 
 local root = KEYS[1]
-local state = redis.call('HMGET', root, 'generation', 'epoch', 'seq', 'width', 'strategy', 'depth', 'window')
+local state = redis.pcall('HMGET', root, 'generation', 'epoch', 'seq', 'width', 'strategy', 'depth', 'window', 'begun')
+if state.err then
+  -- Something else stands in its place: nothing is known of the queue, and it can begin anew.
+  if not string.find(state.err, 'WRONGTYPE', 1, true) then return state end
+  state = {}
+end
 local generation = state[1]
 local width, strategy, depth, window = tonumber(state[4]), state[5], tonumber(state[6]), tonumber(state[7])
 local prefix = root .. ':' .. tostring(generation) .. ':'
@@ -248,12 +253,25 @@ end
 
 -- The relay's steps ----------------------------------------------------------------------------------------------------
 
+--- A later leader has been here. An epoch that none can have reached is not one: they rise by one with each term.
+local function is_over(epoch)
+  local ahead = (tonumber(string.match(state[2] or '', '^%d+$') or '') or 0) - tonumber(epoch)
+  return ahead > 0 and ahead < 1000000
+end
+
 --- Fence a step of the relay. nil: go on. FENCED: a later leader has been here. LOST: this is not the content that the relay
---- knows (emptied, or an older state of it). AGAIN: this very step was done before, and its answer was lost.
+--- knows (emptied, an older state of it, or a step that failed half-way). AGAIN: this very step was done, and its answer was lost.
 local function fence(epoch, of_generation, seq)
-  if generation and tonumber(epoch) < tonumber(state[2]) then return 'FENCED' end
+  if generation and is_over(epoch) then return 'FENCED' end
   if not generation or of_generation ~= generation then return 'LOST' end
   if tonumber(seq) == tonumber(state[3]) then return 'AGAIN' end
   if tonumber(seq) ~= tonumber(state[3]) + 1 then return 'LOST' end
-  redis.call('HSET', root, 'epoch', epoch, 'seq', seq)
+  if state[8] == seq then return 'LOST' end
+  redis.call('HSET', root, 'epoch', epoch, 'begun', seq)
+end
+
+--- The step is done, and not before: an error on the way leaves it begun.
+local function done(reply)
+  redis.call('HSET', root, 'seq', arg.seq)
+  return reply
 end

@@ -55,7 +55,7 @@ export const toJobId = (text: string): JobId => toId(text, 'JOB_INVALID', A_JOB_
 export const toGroupId = (text: string): string => toId(text, 'GROUP_INVALID', A_GROUP_ID, MAKE_ONE)
 
 /** As this package and Postgres write it. */
-export const isJobId = (text: string): boolean => VALID.test(text)
+export const isJobId = (text: string): text is JobId => VALID.test(text)
 
 type Ref = string | { readonly id: string }
 const A_JOB_ID = 'a job id is a UUID'

@@ -120,6 +120,28 @@ export async function describeLanes(
   }))
 }
 
+/** Whether a worker that may run jobs of the lane has said within so many milliseconds that it could. */
+export async function hasIdleWorker(
+  db: Queryable,
+  schema: string,
+  lane: number,
+  withinMs: number,
+): Promise<boolean> {
+  const { rows } = await db.query(
+    inSchema(
+      schema,
+      `select exists (
+         select from longshore.lanes l join longshore.workers w on l.task = any (w.tasks) and l.tag = any (w.tags)
+           and l.constraint_tag = any (w.constraint_tags) and l.queue = any (w.queues)
+         where l.id = $1 and w.dead_at is null and w.drained_at is null and w.available_capacity > 0
+           and w.expires_at - w.lease_ms * interval '1 ms' > clock_timestamp() - $2 * interval '1 ms'
+       ) as found`,
+    ),
+    [lane, withinMs],
+  )
+  return rows[0]?.['found'] === true
+}
+
 /** Lanes of a queue that Redis should know, at most `most` behind `after`. */
 export async function readLanesOf(
   db: Queryable,
@@ -158,7 +180,7 @@ export async function readQueues(db: Queryable, schema: string): Promise<Map<str
 }
 
 /** While lanes are read in for the first time: no content is so far that a new leader may go on with it. */
-export const UNBUILT_SEQ = 2_147_483_647
+export const UNBUILT_SEQ = Number.MAX_SAFE_INTEGER
 
 /** The life of Redis' content of a queue, and the last step whose outbox rows are gone. */
 export async function readRelayed(
@@ -167,7 +189,7 @@ export async function readRelayed(
   queue: string,
 ): Promise<{ generation: string; seq: number } | undefined> {
   const { rows } = await db.query(
-    inSchema(schema, 'select generation, seq::int as seq from longshore.relayed where queue = $1'),
+    inSchema(schema, 'select generation, seq::float8 as seq from longshore.relayed where queue = $1'),
     [queue],
   )
   return rows[0] as { generation: string; seq: number } | undefined

@@ -6,6 +6,17 @@
 import { rootKey } from './names.ts'
 import type { RedisStore } from './open-redis.ts'
 import { type Place, type Spread, START } from './queue-index.ts'
+import {
+  BrokenIndexError,
+  broken,
+  type IdCheck,
+  toCode,
+  toDigits,
+  toIds,
+  toInteger,
+  toList,
+  toNumber,
+} from './replies.ts'
 
 export interface LaneSnapshot {
   kind: number
@@ -98,54 +109,71 @@ export async function auditIndex(
   store: Pick<RedisStore, 'read'>,
   deployment: string,
   queue: string,
+  isId?: IdCheck,
 ): Promise<IndexViolation[]> {
-  const snapshot = await readIndex(store, deployment, queue)
+  const snapshot = await readIndex(store, deployment, queue, isId)
   return snapshot ? findViolations(snapshot) : []
 }
 
-/** Null: no generation has begun. */
+/** Null: no generation has begun. Fails with a `BrokenIndexError` on what no script has written. */
 export async function readIndex(
-  { read }: Pick<RedisStore, 'read'>,
+  store: Pick<RedisStore, 'read'>,
   deployment: string,
   queue: string,
+  isId?: IdCheck,
 ): Promise<IndexSnapshot | null> {
+  const { toId, toBound } = toIds(isId)
   const root = rootKey(deployment, queue)
+  const read = (command: string, name: string, ...args: string[]) =>
+    store.read(command, name, ...args).catch(error => {
+      const isOfAnotherType = String((error as Error)?.message).startsWith('WRONGTYPE')
+      throw isOfAnotherType ? new BrokenIndexError(`Redis holds another type of key at ${name}`) : error
+    })
   const state = toMap(await read('hgetall', root))
   const generation = state.get('generation')
   if (generation === undefined) return null
   const key = (name: string) => `${root}:${generation}:${name}`
   const hash = async (name: string) => toMap(await read('hgetall', key(name)))
-  const set = async (name: string) =>
-    ((await read('smembers', key(name))) as string[]).map(Number).sort(byNumber)
+  const set = async (name: string) => toList(await read('smembers', key(name)), toNumber).sort(byNumber)
+  const scored = async (name: string) => toPairs(await read('zrange', key(name), '0', '-1', 'withscores'))
   const sorted = async (name: string) =>
-    toPairs(await read('zrange', key(name), '0', '-1', 'withscores')).map(([id, score]) => ({ id, score }))
+    (await scored(name)).map(([id, score]) => ({ id: toId(id), score: toDigits(score) }))
+  const numbered = async (name: string) => (await scored(name)).map(([id]) => toNumber(id))
+  const boundOf = (facts: ReadonlyMap<string, string>) =>
+    toBound(facts.get('bound-score') ?? '', facts.get('bound-id') ?? '')
 
   /** Asks for all of them before the first answers. */
   const mapOf = async <Name extends string | number, T>(
     names: Iterable<Name>,
     about: (name: Name) => Promise<T>,
-  ) => new Map(await Promise.all([...names].map(async name => [Number(name), await about(name)] as const)))
+  ) => new Map(await Promise.all([...names].map(async name => [toNumber(name), await about(name)] as const)))
 
   const lanes = await mapOf(await set('lanes'), async (lane): Promise<LaneSnapshot> => {
     const [facts, jobs] = await Promise.all([hash(`lane-facts:${lane}`), sorted(`lane:${lane}`)])
+    const head = facts.get('head')
     return {
-      kind: Number(facts.get('kind')),
-      limit: toNumber(facts.get('limit')),
-      keyLimit: toNumber(facts.get('key-limit')),
-      bound: toBound(facts),
-      head: facts.get('head') ?? null,
+      kind: toNumber(facts.get('kind')),
+      limit: toOptional(facts.get('limit')),
+      keyLimit: toOptional(facts.get('key-limit')),
+      bound: boundOf(facts),
+      head: head === undefined ? null : toId(head),
       isSpilled: facts.has('spilled'),
       jobs,
     }
   })
   const kindFacts = await hash('kinds')
   const kinds = await mapOf(kindFacts.keys(), async (kind): Promise<KindSnapshot> => {
-    const [heads, workers] = await Promise.all([sorted(`heads:${kind}`), set(`workers-of:${kind}`)])
+    const [heads, workers] = await Promise.all([scored(`heads:${kind}`), set(`workers-of:${kind}`)])
+    const facts = toFacts(kindFacts.get(kind))
     return {
-      ...JSON.parse(kindFacts.get(kind) as string),
-      heads: heads.map(({ id: member, score }) => {
-        const [id = '', lane] = member.split(' ')
-        return { id, score, lane: Number(lane) }
+      task: toText(facts['task']),
+      tag: toText(facts['tag']),
+      constraintTag: toText(facts['constraintTag']),
+      isPlain: facts['isPlain'] === true,
+      hasLimits: facts['hasLimits'] === true,
+      heads: heads.map(([member, score]) => {
+        const [id, lane] = member.split(' ')
+        return { id: toId(id), score: toDigits(score), lane: toNumber(lane) }
       }),
       workers,
     }
@@ -153,10 +181,13 @@ export async function readIndex(
   const workerFacts = await hash('workers')
   const workers = await mapOf(workerFacts.keys(), async (worker): Promise<WorkerSnapshot> => {
     const [state, queue] = await Promise.all([hash(`worker:${worker}`), sorted(`queue:${worker}`)])
+    const facts = toFacts(workerFacts.get(worker))
     return {
-      ...JSON.parse(workerFacts.get(worker) as string),
-      running: Number(state.get('running') ?? 0),
-      bound: toBound(state),
+      tasks: toList(facts['tasks'], toText),
+      tags: toList(facts['tags'], toText),
+      constraintTags: toList(facts['constraintTags'], toText),
+      running: toInteger(state.get('running') ?? 0),
+      bound: boundOf(state),
       plain: toNumbers(state.get('plain')),
       limited: toNumbers(state.get('limited')),
       queue,
@@ -164,42 +195,48 @@ export async function readIndex(
   })
   const [slots, turns] = await Promise.all([hash('slots'), hash('turns')])
   const limits = await mapOf(slots.keys(), async limit => ({
-    free: Number(slots.get(limit)),
-    turn: turns.get(limit) ?? '0',
+    free: toCount(slots.get(limit)),
+    turn: toDigits(turns.get(limit) ?? '0'),
     under: await set(`under:${limit}`),
   }))
   /** Without the entry that makes it a table. */
   const table = async (name: string) => [...(await hash(name))].filter(([id]) => id !== '')
   const jobs: IndexSnapshot['jobs'] = new Map()
   for (const [id, record] of await table('jobs')) {
-    const [lane, score = '', leaseToken = ''] = record.split(' ')
-    jobs.set(id, { lane: Number(lane), score, leaseToken })
+    const [lane, score, leaseToken] = record.split(' ')
+    jobs.set(toId(id), { lane: toNumber(lane), score: toDigits(score), leaseToken: toDigits(leaseToken) })
   }
   const taken: IndexSnapshot['taken'] = new Map()
   for (const [id, record] of await table('taken')) {
-    const [worker, sinceMs, lane, score = '', leaseToken = ''] = record.split(' ')
-    taken.set(id, { worker: Number(worker), lane: Number(lane), leaseToken, sinceMs: Number(sinceMs), score })
+    const [worker, sinceMs, lane, score, leaseToken] = record.split(' ')
+    taken.set(toId(id), {
+      worker: toNumber(worker),
+      lane: toNumber(lane),
+      leaseToken: toDigits(leaseToken),
+      sinceMs: toInteger(sinceMs),
+      score: toDigits(score),
+    })
   }
   return {
     generation,
-    epoch: String(state.get('epoch')),
-    seq: Number(state.get('seq')),
-    width: Number(state.get('width')),
-    strategy: state.get('strategy') as Spread['strategy'],
-    depth: Number(state.get('depth')),
-    window: Number(state.get('window')),
+    epoch: toDigits(state.get('epoch')),
+    seq: toInteger(state.get('seq')),
+    width: toInteger(state.get('width')),
+    strategy: toCode(state.get('strategy'), 'least-queue', 'round-robin', 'random'),
+    depth: toInteger(state.get('depth')),
+    window: toInteger(state.get('window')),
     lanes,
     kinds,
     workers,
     jobs,
-    held: new Map((await table('held')).map(([id, holders]) => [id, toNumbers(holders)])),
+    held: new Map((await table('held')).map(([id, holders]) => [toId(id), toNumbers(holders)])),
     taken,
     limits,
     low: await set('low'),
     bounded: await set('bounded'),
     spilled: await set('spilled'),
-    idle: (await sorted('idle')).map(({ id }) => Number(id)),
-    open: (await sorted('open')).map(({ id, score }) => ({ worker: Number(id), rank: Number(score) })),
+    idle: await numbered('idle'),
+    open: (await scored('open')).map(([id, score]) => ({ worker: toNumber(id), rank: Number(score) })),
   }
 }
 
@@ -392,12 +429,21 @@ export function isBefore(a: Place, b: Place): boolean {
 }
 
 const byNumber = (a: number, b: number) => a - b
-const toNumber = (text: string | undefined) => (text === undefined ? null : Number(text))
-const toNumbers = (text: string | undefined) => (text ? text.split(',').map(Number) : [])
+const toOptional = (text: string | undefined) => (text === undefined ? null : toNumber(text))
+const toNumbers = (text: string | undefined) => (text ? toList(text.split(','), toNumber) : [])
+/** Of slots: more may be taken than there are. */
+const toCount = (text: string | undefined) =>
+  text?.startsWith('-') ? -toInteger(text.slice(1)) : toInteger(text)
+const toText = (value: unknown) => (typeof value === 'string' ? value : broken('a text', value))
 
-function toBound(facts: ReadonlyMap<string, string>): Place | null {
-  const score = facts.get('bound-score')
-  return score === undefined ? null : { score, id: facts.get('bound-id') ?? '' }
+function toFacts(text: string | undefined): Record<string, unknown> {
+  try {
+    const facts: unknown = JSON.parse(text ?? '')
+    if (typeof facts === 'object' && facts !== null) return facts as Record<string, unknown>
+  } catch {
+    // told below
+  }
+  return broken('facts', text)
 }
 
 /** Replies come flat, nested or as an object, by the protocol and the client. */

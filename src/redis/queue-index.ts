@@ -1,9 +1,13 @@
-/** Owns the typed calls of the scripts: one queue's dispatch index. Expected outcomes are codes, not errors. */
+/**
+ * Owns the typed calls of the scripts: one queue's dispatch index. Expected outcomes are codes, not errors. Answers are checked:
+ * what Redis holds is input.
+ */
 
 import type { JobId } from '../job/job-id.ts'
 import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
 import { quoted } from '../job/shown.ts'
 import { rootKey } from './names.ts'
+import { broken, type IdCheck, toCode, toDigits, toIds, toInteger, toList, toNumber } from './replies.ts'
 import { runScript, type ScriptRunner, scriptNamed } from './scripts.ts'
 
 /** A step of the relay: refused to whoever does not lead, or does not know what Redis holds. */
@@ -30,6 +34,9 @@ export interface Place {
 /** Before every job. */
 export const START: Place = { score: '-1', id: '' }
 
+/** Brings up to date what is known; `check`: also what seems to be there; `audit`: also what was taken and never claimed. */
+export type How = 'relay' | 'check' | 'audit'
+
 /** Taken, and not handed over by Postgres; without its true place where the claim's answer is not known. */
 export type Refused = Pick<ReadyJob, 'id'> &
   ((Omit<ReadyJob, 'id'> & { answer: 'busy' | 'full' | 'moved' }) | { answer: 'unclear' })
@@ -54,11 +61,22 @@ export interface Beat {
   bells: number
 }
 
+export interface LanePage {
+  code: 'OK' | 'LOST' | 'UNKNOWN'
+  jobs: { id: JobId; score: string }[]
+  bound: Place | null
+  kind: number
+  limit: number | null
+  keyLimit: number | null
+  /** What is written down twice and does not agree; else nothing. */
+  problem: string
+}
+
 export interface QueueIndex {
   readonly root: string
   place(
     step: Step,
-    how: 'relay' | 'audit',
+    how: How,
     jobs: readonly ReadyJob[],
   ): Promise<{ code: StepCode; bells: number; placed: number; bounds: Map<number, Place> }>
   /** `beyond`: how many stay in Postgres, where their lane goes on. */
@@ -117,12 +135,7 @@ export interface QueueIndex {
   ): Promise<{ code: 'OK' | 'LOST' | 'FENCED'; seq: number; epoch: string }>
   beat(step: Step, queue: string, overdueMs: number): Promise<Beat>
   setMode(step: Step, spread: Spread): Promise<StepCode>
-  lanePage(
-    generation: string,
-    lane: number,
-    from: Place,
-    most: number,
-  ): Promise<{ code: 'OK' | 'LOST' | 'UNKNOWN'; jobs: { id: JobId; score: string }[]; bound: Place | null }>
+  lanePage(generation: string, lane: number, from: Place, most: number): Promise<LanePage>
   /** Rejects when steps cannot be run. */
   probe(): Promise<void>
   /** Whether something is left. */
@@ -136,15 +149,24 @@ function checkTexts(script: string, texts: readonly string[]): void {
   throw new Error(`lua/${script}.lua: facts are lists of texts; got ${quoted(texts)}`)
 }
 
-export function queueIndex(runner: ScriptRunner, deployment: string, queue: string): QueueIndex {
+const STEP_CODES = ['OK', 'AGAIN', 'FENCED', 'LOST'] as const
+
+/** `isId`: what it takes for the id of a job. */
+export function queueIndex(
+  runner: ScriptRunner,
+  deployment: string,
+  queue: string,
+  isId?: IdCheck,
+): QueueIndex {
   const root = rootKey(deployment, queue)
-  const run = (name: string, args: Record<string, string | number>, items?: string[]) =>
-    runScript(runner, scriptNamed(name), root, args, items)
+  const { toId, toBound } = toIds(isId)
+  const run = async (name: string, args: Record<string, string | number>, items?: string[]) => {
+    const answer: unknown = await runScript(runner, scriptNamed(name), root, args, items)
+    return Array.isArray(answer) ? (answer as unknown[]) : broken('an answer', answer)
+  }
   const stepArgs = ({ epoch, generation, seq }: Step) => ({ epoch, generation, seq })
   const jobItems = (jobs: readonly ReadyJob[]) =>
     jobs.flatMap(job => [job.id, String(job.lane), job.score, job.leaseToken])
-  const toPlace = (score: unknown, id: unknown): Place | null =>
-    score === '' ? null : { score: String(score), id: String(id) }
 
   return {
     root,
@@ -154,39 +176,46 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
         { ...stepArgs(step), how },
         jobItems(jobs),
       )
-      const bounds = ((lanes ?? []) as string[]).map((lane, n): [number, Place] => [
-        Number(lane),
-        { score: String((scores as string[])[n]), id: String((ids as string[])[n]) },
-      ])
-      return { code: code as StepCode, bells: Number(bells), placed: Number(placed), bounds: new Map(bounds) }
+      const bounded = toList(lanes ?? [], toNumber)
+      const [of, at] = [toList(scores ?? [], String), toList(ids ?? [], String)]
+      const bounds = bounded.map(
+        (lane, n) => [lane, toBound(of[n], at[n]) ?? broken('a bound', of[n])] as const,
+      )
+      return {
+        code: toCode(code, ...STEP_CODES),
+        bells: toInteger(bells),
+        placed: toInteger(placed),
+        bounds: new Map(bounds),
+      }
     },
     async hint(jobs) {
       const [code, bells, placed, beyond] = await run('hint', {}, jobItems(jobs))
       return {
-        code: code as 'OK' | 'LOST',
-        bells: Number(bells),
-        placed: Number(placed),
-        beyond: Number(beyond),
+        code: toCode(code, 'OK', 'LOST'),
+        bells: toInteger(bells),
+        placed: toInteger(placed),
+        beyond: toInteger(beyond),
       }
     },
     async remove(step, ids) {
       const [code, removed] = await run('remove', stepArgs(step), [...ids])
-      return { code: code as StepCode, removed: Number(removed) }
+      return { code: toCode(code, ...STEP_CODES), removed: toInteger(removed) }
     },
     async take({ generation, worker, limit, running, freed, ending, done, straight: asked = '' }) {
-      const counts = (map: ReadonlyMap<number, number> | undefined) => [...(map ?? [])].flat().join(',')
+      const told = (map: ReadonlyMap<number, number> | undefined) => [...(map ?? [])].flat().join(',')
       const [code, ids, lanes, limited, used, straight] = await run(
         'take',
-        { generation, worker, limit, running, freed: counts(freed), straight: asked, ending: counts(ending) },
+        { generation, worker, limit, running, freed: told(freed), straight: asked, ending: told(ending) },
         [...done],
       )
+      const taken = toList(ids ?? [], toId)
+      const under = toList(limited ?? [], toNumber)
+      const counts = toList(used ?? [], toNumber, under.length)
       return {
-        code: code as Taken['code'],
-        ids: (ids ?? []) as JobId[],
-        lanes: ((lanes ?? []) as string[]).map(Number),
-        limited: new Map(
-          ((limited ?? []) as string[]).map((lane, n) => [Number(lane), Number((used as number[])[n])]),
-        ),
+        code: toCode(code, 'OK', 'LOST', 'UNKNOWN'),
+        ids: taken,
+        lanes: toList(lanes ?? [], toNumber, taken.length),
+        limited: new Map(under.map((lane, n) => [lane, counts[n] as number])),
         goesStraight: straight === 1,
       }
     },
@@ -196,7 +225,7 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
         { generation, worker, limit, running, id: job.id, token: job.leaseToken },
         [...done],
       )
-      return { code: code as Taken['code'], hasMore: hasMore === 1 }
+      return { code: toCode(code, 'OK', 'LOST', 'UNKNOWN'), hasMore: hasMore === 1 }
     },
     async putBack(generation, worker, jobs) {
       const items = jobs.flatMap(job =>
@@ -205,17 +234,17 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
           : [job.id, job.answer, String(job.lane), job.score, job.leaseToken],
       )
       const [code] = await run('put_back', { generation, worker }, items)
-      return code as 'OK' | 'LOST'
+      return toCode(code, 'OK', 'LOST')
     },
     async register(generation, worker, { tasks, tags, constraintTags }) {
       for (const texts of [tasks, tags, constraintTags]) checkTexts('register', texts)
       const facts = JSON.stringify({ tasks, tags, constraintTags })
       const [code] = await run('register', { generation, worker, facts })
-      return code as 'OK' | 'LOST'
+      return toCode(code, 'OK', 'LOST')
     },
     async unregister(worker) {
       const [, taken] = await run('unregister', { worker })
-      return taken as JobId[]
+      return toList(taken, toId)
     },
     async refill(step, lane, from, bound, jobs) {
       const { task, tag, constraintTag, isPlain, hasLimits } = lane
@@ -238,11 +267,11 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
         },
         jobs.flatMap(job => [job.id, job.score, job.leaseToken]),
       )
-      return { code: code as StepCode | 'MOVED' | 'SPILLED', bound: toPlace(boundScore, boundId) }
+      return { code: toCode(code, ...STEP_CODES, 'MOVED', 'SPILLED'), bound: toBound(boundScore, boundId) }
     },
     async setSlots(step, limit, free, turn) {
       const [code] = await run('set_slots', { ...stepArgs(step), limit, free, turn: turn ?? '' })
-      return code as StepCode | 'CHANGED'
+      return toCode(code, ...STEP_CODES, 'CHANGED')
     },
     async beginGeneration(epoch, generation, { width, strategy }, { depth, window }) {
       const [code, other] = await run('begin_generation', {
@@ -253,13 +282,13 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
         depth,
         window,
       })
-      return code === 'OK'
-        ? { code, before: String(other) }
-        : { code: 'FENCED' as const, epoch: String(other) }
+      return toCode(code, 'OK', 'FENCED') === 'OK'
+        ? { code: 'OK', before: String(other) }
+        : { code: 'FENCED', epoch: toDigits(other) }
     },
     async adopt(step, { depth, window }) {
       const [code, seq, epoch] = await run('adopt', { ...stepArgs(step), depth, window })
-      return { code: code as 'OK' | 'LOST' | 'FENCED', seq: Number(seq), epoch: String(epoch) }
+      return { code: toCode(code, 'OK', 'LOST', 'FENCED'), seq: toInteger(seq), epoch: toDigits(epoch) }
     },
     async beat(step, name, overdueMs) {
       const [code, overdue, limits, turns, low, queued, taken, bells] = await run('beat', {
@@ -267,38 +296,46 @@ export function queueIndex(runner: ScriptRunner, deployment: string, queue: stri
         queue: name,
         overdueMs,
       })
+      const full = toList(limits ?? [], toNumber)
+      const turnsOf = toList(turns ?? [], toDigits, full.length)
       return {
-        code: code as Beat['code'],
-        overdue: (overdue ?? []) as JobId[],
-        fullLimits: ((limits ?? []) as string[]).map((limit, n) => ({
-          limit: Number(limit),
-          turn: String((turns as string[])[n]),
-        })),
-        lowLanes: ((low ?? []) as string[]).map(Number),
-        queued: Number(queued ?? 0),
-        taken: Number(taken ?? 0),
-        bells: Number(bells ?? 0),
+        code: toCode(code, 'OK', 'FENCED', 'LOST'),
+        overdue: toList(overdue ?? [], toId),
+        fullLimits: full.map((limit, n) => ({ limit, turn: turnsOf[n] as string })),
+        lowLanes: toList(low ?? [], toNumber),
+        queued: toInteger(queued ?? 0),
+        taken: toInteger(taken ?? 0),
+        bells: toInteger(bells ?? 0),
       }
     },
     async setMode(step, { width, strategy }) {
       const [code] = await run('set_mode', { ...stepArgs(step), width, strategy })
-      return code as StepCode
+      return toCode(code, ...STEP_CODES)
     },
     async probe() {
       await run('probe', {})
     },
     async lanePage(generation, lane, from, most) {
-      const [code, ids, scores, boundScore, boundId] = await run('lane_page', {
-        generation,
-        lane,
-        fromScore: from.score,
-        fromId: from.id,
-        most,
-      })
+      const [code, ids, scores, boundScore, boundId, kind, limit, keyLimit, problem] = await run(
+        'lane_page',
+        {
+          generation,
+          lane,
+          fromScore: from.score,
+          fromId: from.id,
+          most,
+        },
+      )
+      const page = toList(ids ?? [], toId)
+      const places = toList(scores ?? [], toDigits, page.length)
       return {
-        code: code as 'OK' | 'LOST' | 'UNKNOWN',
-        jobs: ((ids ?? []) as JobId[]).map((id, n) => ({ id, score: String((scores as string[])[n]) })),
-        bound: toPlace(boundScore ?? '', boundId),
+        code: toCode(code, 'OK', 'LOST', 'UNKNOWN'),
+        jobs: page.map((id, n) => ({ id, score: places[n] as string })),
+        bound: toBound(boundScore ?? '', boundId),
+        kind: toNumber(kind ?? 0),
+        limit: limit ? toNumber(limit) : null,
+        keyLimit: keyLimit ? toNumber(keyLimit) : null,
+        problem: String(problem ?? '').slice(0, 100),
       }
     },
     async dropGeneration(generation, most) {

@@ -6,11 +6,14 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import type { Violation } from '../postgres/audit.ts'
-import { readDeployment, readQueues, UNBUILT_SEQ } from '../postgres/relay-reads.ts'
+import { readDeployment, readQueues, readRelayed, UNBUILT_SEQ } from '../postgres/relay-reads.ts'
 import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from '../postgres/schema-name.ts'
 import { findViolations, type IndexSnapshot, isBefore, readIndex } from '../redis/audit-index.ts'
+import { sayAnew } from '../redis/messages.ts'
+import { lowChannel, rootKey } from '../redis/names.ts'
 import { openRedis, type RedisStore } from '../redis/open-redis.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
+import { BrokenIndexError } from '../redis/replies.ts'
 
 export interface AuditDispatchOptions {
   redis: RedisConfig
@@ -25,20 +28,24 @@ const CONNECT_MS = 5000
 /** Ready jobs that are read in one statement. */
 const PAGE = 5000
 
+/** What is found in one queue. */
+export type DispatchViolation = Violation & { queue: string }
+
 /** What does not hold between Postgres and Redis (invariants 10 to 12). Nothing where jobs do not go through Redis. */
 export async function auditDispatch(db: Queryable, options: AuditDispatchOptions): Promise<Violation[]> {
+  const found = await auditQueues(db, options)
+  return found.map(({ queue, ...violation }) => violation)
+}
+
+/** The same, by queue. */
+export async function auditQueues(
+  db: Queryable,
+  options: AuditDispatchOptions,
+): Promise<DispatchViolation[]> {
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
   const { rows } = await db.query(inSchema(schema, 'select dispatch from longshore.settings'))
   if (rows[0]?.['dispatch'] !== 'redis') return []
-  let lastError: Error | undefined
-  const store = openRedis(options.redis, error => {
-    lastError = error
-  })
-  try {
-    for (let waited = 0; !store.isConnected(); waited += 10) {
-      if (waited > CONNECT_MS) throw lastError ?? new Error('no Redis could be reached')
-      await pause(10)
-    }
+  return withRedis(options.redis, async store => {
     let found = await look(db, store, schema)
     for (let looks = 1; found.size > 0 && looks < (options.looks ?? 5); looks++) {
       await pause(BETWEEN_MS)
@@ -46,34 +53,69 @@ export async function auditDispatch(db: Queryable, options: AuditDispatchOptions
       found = new Map([...found].filter(([key]) => again.has(key)))
     }
     return [...found.values()]
+  })
+}
+
+/** Asks the relay that leads to build a queue anew. Answers whether one has heard it. */
+export async function askAnew(db: Queryable, schema: string, redis: RedisConfig, queue: string) {
+  const deployment = await readDeployment(db, schema)
+  const known = await readRelayed(db, schema, queue)
+  return withRedis(redis, async store => {
+    const text = sayAnew(rootKey(deployment, queue), known?.generation ?? '-')
+    // In a cluster nobody can tell.
+    return (await store.publish(lowChannel(deployment), text)) !== 0
+  })
+}
+
+async function withRedis<T>(redis: RedisConfig, work: (store: RedisStore) => Promise<T>): Promise<T> {
+  let lastError: Error | undefined
+  const store = openRedis(redis, error => {
+    lastError = error
+  })
+  try {
+    for (let waited = 0; !store.isConnected(); waited += 10) {
+      if (waited > CONNECT_MS) throw lastError ?? new Error('no Redis could be reached')
+      await pause(10)
+    }
+    return await work(store)
   } finally {
     store.close()
   }
 }
 
-async function look(db: Queryable, store: RedisStore, schema: string): Promise<Map<string, Violation>> {
+async function look(
+  db: Queryable,
+  store: RedisStore,
+  schema: string,
+): Promise<Map<string, DispatchViolation>> {
   const deployment = await readDeployment(db, schema)
-  const found = new Map<string, Violation>()
-  const tell = (invariant: number, problem: string, jobId?: string) =>
-    found.set(`${invariant} ${jobId ?? problem}`, {
-      invariant,
-      problem,
-      ...(jobId ? { jobId: jobId as JobId } : {}),
-    })
+  const found = new Map<string, DispatchViolation>()
   for (const queue of (await readQueues(db, schema)).keys()) {
-    const index = await readIndex(store, deployment, queue)
-    if (!index) {
-      tell(12, `queue ${queue} is not in Redis`)
-      continue
+    const tell = (invariant: number, problem: string, jobId?: string) =>
+      found.set(`${queue} ${invariant} ${jobId ?? problem}`, {
+        queue,
+        invariant,
+        problem,
+        ...(jobId ? { jobId: jobId as JobId } : {}),
+      })
+    try {
+      const index = await readIndex(store, deployment, queue)
+      if (!index) {
+        tell(12, `queue ${queue} is not in Redis`)
+        continue
+      }
+      for (const { problem, jobId } of findViolations(index)) tell(11, `queue ${queue}: ${problem}`, jobId)
+      await compareTerms(db, schema, queue, index, tell)
+      await compareJobs(db, schema, queue, index, tell)
+    } catch (error) {
+      if (!(error instanceof BrokenIndexError)) throw error
+      tell(11, `queue ${queue}: ${error.message}`)
     }
-    for (const { problem, jobId } of findViolations(index)) tell(11, `queue ${queue}: ${problem}`, jobId)
-    await compareTerms(db, schema, queue, index, tell)
-    await compareJobs(db, schema, queue, index, tell)
   }
   return found
 }
 
-type Tell = (invariant: number, problem: string, jobId?: string) => void
+type Tell = (invariant: number, problem: string, jobId?: string) => unknown
 
 interface ReadyRow {
   id: string

@@ -10,10 +10,10 @@ import { createLockWatch } from '../postgres/held-locks.ts'
 import { type DeploymentOptions, withPool } from '../postgres/once.ts'
 import type { RepairKind } from '../postgres/questions.ts'
 import { readConcerns, readTables, type TableSize } from '../postgres/read-health.ts'
-import { repair } from '../postgres/repair.ts'
+import { type Repaired, repair } from '../postgres/repair.ts'
 import { inSchema } from '../postgres/schema-name.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
-import { auditDispatch } from './audit-dispatch.ts'
+import { askAnew, auditQueues } from './audit-dispatch.ts'
 
 export interface DoctorOptions extends DeploymentOptions {
   /** Where Redis is, if jobs go through it: then what it holds is audited as well. */
@@ -71,8 +71,11 @@ const MOST_TOLD = 1000
 /** What one repair frees may show the next damage. */
 const MOST_ROUNDS = 4
 const WITH_REPAIR = 'run longshore doctor --repair'
-const REBUILD =
-  'a relay that leads builds the queue anew when its root key in Redis is gone: delete longshore:<deployment>:{<queue>}:2, or empty this Redis'
+const BUILT_ANEW = { isDone: true, said: 'the relay builds the queue in Redis anew' }
+const UNHEARD = {
+  isDone: false,
+  said: 'no relay has heard it: start `longshore relay --redis-url …`; a relay that leads builds the queue anew',
+}
 
 /** Look at everything; see `DoctorReport`. */
 export async function doctor(options: DoctorOptions): Promise<DoctorReport> {
@@ -121,20 +124,21 @@ interface Round {
 async function lookOnce(pool: Pool, schema: string, settings: Settings, isToRepair: boolean): Promise<Round> {
   const round: Round = { left: [], repaired: [], warnings: [], looked: {} }
   // Several findings may be about one thing.
-  const done = new Map<string, ReturnType<typeof repair>>()
+  const done = new Map<string, Promise<Repaired>>()
 
-  const treat = async (violation: Violation, kind: RepairKind | 'redis', subject: string) => {
+  const treat = async (violation: Violation, key: string, mend: () => Promise<Repaired>) => {
     if (!isToRepair) {
       round.left.push({ ...violation, remedy: WITH_REPAIR })
       return
     }
-    const key = `${kind} ${subject}`
-    const treatment = done.get(key) ?? repair(pool, schema, kind, subject)
+    const treatment = done.get(key) ?? mend()
     done.set(key, treatment)
     const { isDone, said } = await treatment
     if (isDone) round.repaired.push({ ...violation, remedy: said })
     else round.left.push({ ...violation, remedy: said })
   }
+  const treatRow = (violation: Violation, kind: RepairKind | 'redis', subject: string) =>
+    treat(violation, `${kind} ${subject}`, () => repair(pool, schema, kind, subject))
 
   const examining: ExamineOptions = {
     graceMs: settings.graceMs,
@@ -146,7 +150,7 @@ async function lookOnce(pool: Pool, schema: string, settings: Settings, isToRepa
       settings.onProgress?.({ what, rows: round.looked[what] })
     },
     async onFinding({ subject, ...violation }, question) {
-      if (question.repair) await treat(violation, question.repair, subject)
+      if (question.repair) await treatRow(violation, question.repair, subject)
       else round.left.push({ ...violation, remedy: question.advice ?? '' })
     },
     onUnanswered({ invariant }, why) {
@@ -162,9 +166,13 @@ async function lookOnce(pool: Pool, schema: string, settings: Settings, isToRepa
     return round
   }
   settings.onProgress?.({ what: 'Redis', rows: 0 })
-  for (const violation of await auditDispatch(pool, { redis: settings.redis, schema })) {
-    if (violation.jobId && violation.invariant !== 12) await treat(violation, 'redis', violation.jobId)
-    else round.left.push({ ...violation, remedy: REBUILD })
+  const { redis } = settings
+  for (const { queue, ...violation } of await auditQueues(pool, { redis, schema })) {
+    if (violation.jobId && violation.invariant !== 12) await treatRow(violation, 'redis', violation.jobId)
+    else
+      await treat(violation, `queue ${queue}`, async () =>
+        (await askAnew(pool, schema, redis, queue)) ? BUILT_ANEW : UNHEARD,
+      )
   }
   return round
 }

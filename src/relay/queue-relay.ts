@@ -1,7 +1,7 @@
 /**
  * One queue as the leading relay knows it: which generation Redis holds, the number of the last step, and which lanes are to be
- * read on in. Steps are strictly one after another. A queue that cannot be reached, or has lost something, is closed and begins a
- * new generation: rebuilding is refilling, with nothing read in at the start.
+ * read on in. Steps are strictly one after another. A queue that cannot be reached, has lost something, or holds what makes no
+ * sense is closed and begins a new generation: rebuilding is refilling, with nothing read in at the start.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -13,12 +13,14 @@ import { noteBuilt, noteGeneration, readLane, readLanesOf, readRelayed } from '.
 import type { Holder } from '../postgres/secret.ts'
 import {
   type Beat,
+  type How,
   type Place,
   type QueueIndex,
   type Spread,
   START,
   type Step,
 } from '../redis/queue-index.ts'
+import { isAnswer } from '../redis/replies.ts'
 import type { Logger } from '../runtime/logger.ts'
 
 /** Redis says that a later leader has been there. */
@@ -52,6 +54,8 @@ export interface QueueRelay {
   readonly isLive: boolean
   readonly generation: string
   readonly seq: number
+  /** Generations that were begun. */
+  readonly begun: number
   /** Lanes that wait to be read on in. */
   readonly lowLanes: ReadonlySet<number>
   /** Scores behind which lanes have no room. */
@@ -59,7 +63,7 @@ export interface QueueRelay {
   /** Go on with what Redis holds, if that is what Postgres says it should be and nothing was passed by; else begin anew. */
   open(mayAdopt: () => boolean): Promise<void>
   /** Answers how many were not known. */
-  place(how: 'relay' | 'audit', jobs: readonly ReadyJob[]): Promise<number>
+  place(how: How, jobs: readonly ReadyJob[]): Promise<number>
   remove(ids: readonly JobId[]): Promise<void>
   setSlots(limit: number, free: string, turn: string | null): Promise<void>
   setSpread(spread: Spread): Promise<void>
@@ -72,6 +76,8 @@ export interface QueueRelay {
   /** Postgres knows of no such lane. */
   forget(lane: number): void
   lanePage: (lane: number, from: Place, most: number) => ReturnType<QueueIndex['lanePage']>
+  /** What Redis holds of it is not to be gone on with. */
+  giveUp(why: unknown): void
 }
 
 /** What fits one script call. */
@@ -100,6 +106,7 @@ export function createQueueRelay(options: {
   let { spread } = options
   let generation = ''
   let seq = 0
+  let begunCount = 0
   let isOpen = false
   let isRebuilding = false
   let rebuilt = 0
@@ -144,6 +151,17 @@ export function createQueueRelay(options: {
       }
     })
 
+  /** No step: it may fail for want of a connection. What it finds may not be gone on with. */
+  const look = async (lane: number, from: Place, most: number) => {
+    const of = generation
+    try {
+      return await index.lanePage(of, lane, from, most)
+    } catch (error) {
+      if (isAnswer(error) && of === generation) close(error)
+      throw error
+    }
+  }
+
   const inChunks = async <T>(items: readonly T[], send: (chunk: T[]) => Promise<unknown>) => {
     for (let at = 0; at < items.length; at += MOST_ITEMS) await send(items.slice(at, at + MOST_ITEMS))
   }
@@ -155,6 +173,7 @@ export function createQueueRelay(options: {
     if (begun.code === 'FENCED') throw new FencedError(begun.epoch)
     generation = next
     seq = 0
+    begunCount++
     lowLanes.clear()
     bounds.clear()
     rebuilt = 0
@@ -208,7 +227,7 @@ export function createQueueRelay(options: {
   const readOn = async (lane: LaneFacts) => {
     // Where all of it was in, a better job may have pushed the tail out since.
     const known = bounds.has(lane.lane) ? bounds.get(lane.lane) : START
-    const from = known ?? (await index.lanePage(generation, lane.lane, START, 1)).bound
+    const from = known ?? (await look(lane.lane, START, 1)).bound
     if (from) {
       const most = Math.min(MOST_ITEMS, Math.max(1, Math.ceil(options.sizes.window / 2)))
       const jobs = await readLane(pool, schema, lane.lane, from, most + 1)
@@ -236,6 +255,9 @@ export function createQueueRelay(options: {
     },
     get seq() {
       return seq
+    },
+    get begun() {
+      return begunCount
     },
     lowLanes,
     bounds,
@@ -319,17 +341,21 @@ export function createQueueRelay(options: {
     wantMore(lanes) {
       for (const lane of lanes) lowLanes.add(lane)
     },
-    lanePage: (lane, from, most) => index.lanePage(generation, lane, from, most),
+    lanePage: look,
+    giveUp: close,
   }
 }
 
-/** A moment of trouble on the way is not the end: a step that was done after all answers AGAIN. */
+/**
+ * A moment of trouble on the way is not the end: a step that was done after all answers AGAIN. An error that Redis answers is none on
+ * the way, and the same again would not make it right.
+ */
 async function persistently<T>(call: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
       return await call()
     } catch (error) {
-      if (tries === TRIES) throw error
+      if (tries === TRIES || isAnswer(error)) throw error
       await pause(RETRY_MS * tries)
     }
   }

@@ -5,6 +5,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { setAsleep } from '../postgres/relay-reads.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
+import { parseLow } from '../redis/messages.ts'
 import { hintChannel, lowChannel } from '../redis/names.ts'
 import { allTexts } from '../redis/scripts.ts'
 import { pauseMs } from '../runtime/retry.ts'
@@ -28,6 +29,8 @@ export interface RelayMetrics {
   queues: {
     name: string
     generation: string
+    /** Generations begun since this term began: after the first each is one that was given up. */
+    generations: number
     /** Workers take from it. */
     isLive: boolean
     /** Lanes that wait to be read in. */
@@ -170,8 +173,10 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
     heardAt = performance.now()
     if (isStopped || text === '') return
     if (channel === hintChannel(deployment)) return hints.hear(text)
-    const [root = '', lanes = ''] = text.split(' ')
-    term.wantMore(root, lanes.split(',').map(Number))
+    const told = parseLow(text)
+    if (!told) return
+    if ('anew' in told) return term.beginAnew(told.root, told.anew)
+    term.wantMore(told.root, told.lanes)
     look()
   })
   subscribed.catch(error => logger.info({ err: error }, 'could not listen in Redis'))
@@ -212,6 +217,7 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
       queues: [...term.queues.values()].map(queue => ({
         name: queue.name,
         generation: queue.generation,
+        generations: queue.begun,
         isLive: queue.isLive,
         lanesToRead: queue.lowLanes.size,
         queued: term.seen.get(queue.name)?.queued ?? 0,

@@ -32,6 +32,9 @@ export function createRelayMetrics(
         value: of(queue),
       })),
     )
+  counter('generations_total', 'Times that a queue in Redis was built anew since this term began', () =>
+    read().queues.map(queue => ({ labels: { queue: queue.name }, value: queue.generations })),
+  )
   byQueue('is_live', 'Whether workers take from Redis', queue => Number(queue.isLive))
   byQueue('jobs', 'Ready jobs in Redis', queue => queue.queued)
   byQueue('taken', 'Jobs taken in Redis and not claimed yet', queue => queue.taken)

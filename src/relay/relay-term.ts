@@ -12,7 +12,8 @@ import type { Pool } from '../postgres/connect.ts'
 import { describeLanes, raiseEpoch, readOutbox, readQueues } from '../postgres/relay-reads.ts'
 import type { Holder } from '../postgres/secret.ts'
 import type { RedisStore } from '../redis/open-redis.ts'
-import { queueIndex, type Spread } from '../redis/queue-index.ts'
+import { type How, queueIndex, type Spread } from '../redis/queue-index.ts'
+import { BrokenIndexError, isAnswer } from '../redis/replies.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { pauseMs } from '../runtime/retry.ts'
 import { createAudit } from './audit-lanes.ts'
@@ -51,6 +52,8 @@ export interface RelayTerm {
   audit(): Promise<boolean>
   /** Workers have emptied these lanes of the queue with this key. */
   wantMore(root: string, lanes: readonly number[]): void
+  /** A worker, or the doctor, has found that this generation of the queue with this key makes no sense. */
+  beginAnew(root: string, generation: string): void
   /** Resolves when nothing of it is under way. */
   stop(): Promise<void>
 }
@@ -82,6 +85,8 @@ const MOST_ROWS = 500
 /** Rows of transactions that commit in another order than they were numbered. */
 const LATE_ROWS = 1000
 const LANES_A_TURN = 16
+/** Lanes that are asked for at once: numbers that Postgres does not know must not hold up the others. */
+const LANES_A_LOOK = 1000
 const MOST_AUDITED = 500
 const PAUSES = { firstMs: 50, maxMs: 1000 }
 
@@ -97,7 +102,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
   const passedBy = new Set<string>()
   const seen = new Map<string, { queued: number; taken: number }>()
   /** To be read again: what the audit found, and what was taken and not claimed. */
-  const audited = new Map<JobId, 'relay' | 'audit'>()
+  const audited = new Map<JobId, 'check' | 'audit'>()
   const fullLimits = new Map<number, Map<string, string>>() // limit → queue → turn
   let isStopped = false
   let done: string[] = []
@@ -113,10 +118,12 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     options.onLost()
   }
 
-  const knowLanes = async (lanes: Iterable<number>) => {
-    const unknown = [...new Set(lanes)].filter(lane => !facts.has(lane))
-    if (unknown.length === 0) return
-    for (const lane of await describeLanes(pool, schema, unknown)) {
+  /** Answers which of them Postgres does not know. */
+  const knowLanes = async (lanes: Iterable<number>): Promise<number[]> => {
+    const asked = new Set([...lanes].filter(lane => !facts.has(lane)))
+    if (asked.size === 0) return []
+    for (const lane of await describeLanes(pool, schema, [...asked])) {
+      asked.delete(lane.lane)
       facts.set(lane.lane, lane)
       for (const limit of [lane.limit, lane.keyLimit]) {
         if (limit === null) continue
@@ -124,6 +131,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
         queuesOfLimit.set(limit, known.add(lane.queue))
       }
     }
+    return [...asked]
   }
 
   /** Trouble with one queue is that queue's alone; a later leader ends the term. */
@@ -134,8 +142,8 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     } catch (error) {
       if (error instanceof FencedError) await settleFence(error)
       else if (queue.isOpen) logger.info({ err: error, queue: queue.name }, 'reading on failed; trying again')
-      if (!queue.isOpen) reopen(queue, false)
     }
+    if (!queue.isOpen) reopen(queue, false)
   }
 
   /** Redis knows a later epoch. Either somebody else leads, or Postgres was restored to an older state. */
@@ -147,18 +155,16 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
   }
 
   const openQueue = async (queue: QueueRelay, mayAdopt: boolean) => {
-    let isAhead = false // Redis has seen what Postgres has not: nothing there is to be gone on with
+    let isStrange = false // Redis has seen what Postgres has not, or makes no sense: nothing there is to be gone on with
     for (let tries = 1; !isStopped && !queue.isOpen; tries++) {
       try {
         for (const [lane, { queue: name }] of facts) if (name === queue.name) facts.delete(lane)
-        await queue.open(() => mayAdopt && !isAhead && !passedBy.has(queue.name))
+        await queue.open(() => mayAdopt && !isStrange && !passedBy.has(queue.name))
         passedBy.delete(queue.name)
       } catch (error) {
-        if (error instanceof FencedError) {
-          isAhead = true
-          await settleFence(error)
-        } else
-          logger.info({ err: error, queue: queue.name }, 'could not open the queue in Redis; trying again')
+        if (error instanceof FencedError || isAnswer(error)) isStrange = true
+        if (error instanceof FencedError) await settleFence(error)
+        else logger.info({ err: error, queue: queue.name }, 'could not open the queue in Redis; trying again')
         await pause(pauseMs(tries, PAUSES), undefined, { signal: stopping.signal }).catch(() => undefined)
       }
     }
@@ -241,14 +247,14 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     for (const lane of read.changedLanes) changed.add(facts.get(lane)?.queue ?? '')
     if (changed.size > 0) facts.clear()
 
-    const byQueue = new Map<string, { relay: ReadyJob[]; audit: ReadyJob[] }>()
+    const byQueue = new Map<string, Record<How, ReadyJob[]>>()
     if (changed.size > 0) await knowLanes(read.ready.map(job => job.lane))
     // In one go: a queue that is being opened forgets its lanes meanwhile.
     for (const job of read.ready) {
       const name = facts.get(job.lane)?.queue ?? ''
-      const jobs = byQueue.get(name) ?? { relay: [], audit: [] }
+      const jobs = byQueue.get(name) ?? { relay: [], check: [], audit: [] }
       byQueue.set(name, jobs)
-      jobs[again.get(job.id) === 'audit' ? 'audit' : 'relay'].push(job)
+      jobs[again.get(job.id) ?? 'relay'].push(job)
     }
     if ([...byQueue.keys()].some(name => !queues.has(name))) await readQueuesAgain()
     for (const queue of queues.values()) {
@@ -256,7 +262,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
       // These rows are forgotten without it: it must not go on with what Redis holds, and read what it may have passed.
       passedBy.add(queue.name)
       const jobs = byQueue.get(queue.name)
-      queue.wantMore([...(jobs?.relay ?? []), ...(jobs?.audit ?? [])].map(job => job.lane))
+      queue.wantMore(Object.values(jobs ?? {}).flatMap(of => of.map(job => job.lane)))
     }
     let placed = 0
     await Promise.all(
@@ -268,6 +274,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
           }
           const jobs = byQueue.get(queue.name)
           if (jobs && jobs.relay.length > 0) placed += await queue.place('relay', jobs.relay)
+          if (jobs && jobs.check.length > 0) await queue.place('check', jobs.check)
           if (jobs && jobs.audit.length > 0) await queue.place('audit', jobs.audit)
           if (read.gone.length > 0) await queue.remove(read.gone)
           for (const worker of read.deadWorkers) {
@@ -302,12 +309,11 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     await Promise.all(
       [...queues.values()].map(queue =>
         withQueue(queue, async () => {
-          const lanes = [...queue.lowLanes].slice(0, LANES_A_TURN)
-          await knowLanes(lanes)
-          for (const lane of lanes) {
+          for (const lane of await knowLanes([...queue.lowLanes].slice(0, LANES_A_LOOK))) queue.forget(lane)
+          for (const lane of [...queue.lowLanes].slice(0, LANES_A_TURN)) {
             const known = facts.get(lane)
-            if (known) await queue.refill(known)
-            else queue.forget(lane)
+            if (known?.queue === queue.name) await queue.refill(known)
+            else if (known) queue.forget(lane)
           }
           if (queue.lowLanes.size > 0) hasMore = true
           await queue.keep()
@@ -325,14 +331,20 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
   const laneAudit = createAudit({
     pool,
     schema,
+    factsOf: lane => facts.get(lane),
     onSuspicious: id => {
-      if (!audited.has(id)) audited.set(id, 'relay')
+      if (!audited.has(id)) audited.set(id, 'check')
     },
   })
 
   const beat = async (queue: QueueRelay) => {
     const answer = await queue.beat()
     if (!answer) return
+    const [unknown] = await knowLanes(answer.lowLanes)
+    const strange =
+      unknown ?? answer.lowLanes.find(lane => (facts.get(lane)?.queue ?? queue.name) !== queue.name)
+    if (strange !== undefined)
+      return queue.giveUp(new BrokenIndexError(`Redis wants lane ${strange}, which this queue does not have`))
     seen.set(queue.name, answer)
     bells += answer.bells
     for (const id of answer.overdue) audited.set(id, 'audit')
@@ -376,11 +388,20 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     turn,
     beat: beatAll,
     async audit() {
-      for (const queue of queues.values()) if (queue.isLive) await laneAudit.look(queue)
+      for (const queue of queues.values()) if (queue.isLive) await withQueue(queue, laneAudit.look)
       return audited.size > 0
     },
     wantMore(root, lanes) {
       for (const queue of queues.values()) if (queue.root === root) queue.wantMore(lanes)
+    },
+    beginAnew(root, generation) {
+      for (const queue of queues.values()) {
+        if (queue.root !== root || !queue.isOpen || queue.generation !== generation) continue
+        queue.giveUp(
+          new BrokenIndexError('a worker or the doctor found that what Redis holds makes no sense'),
+        )
+        reopen(queue, false)
+      }
     },
     async stop() {
       isStopped = true

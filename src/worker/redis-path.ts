@@ -7,9 +7,11 @@ import type { JobId } from '../job/job-id.ts'
 import type { WorkerFacts } from '../postgres/register-worker.ts'
 import type { Exchange, Named, Outcome } from '../postgres/settle-and-claim.ts'
 import { createHints } from '../redis/hints.ts'
-import { beatChannel, bellChannel } from '../redis/names.ts'
+import { parseBeat, parseBell, sayAnew, type Told } from '../redis/messages.ts'
+import { beatChannel, bellChannel, lowChannel } from '../redis/names.ts'
 import type { RedisStore } from '../redis/open-redis.ts'
 import { type QueueIndex, queueIndex, type Refused } from '../redis/queue-index.ts'
+import { isBroken } from '../redis/replies.ts'
 import type { Logger } from '../runtime/logger.ts'
 
 export interface RedisPath {
@@ -72,16 +74,10 @@ const NOTHING: Exchange = {
   groups: [],
 }
 
-/** A job that a bell told of. */
-interface Offer {
+interface Offer extends Told {
   queue: Queue
-  id: JobId
-  lane: number
-  leaseToken: string
   heardAt: number
 }
-/** Generation, id, lane and token. */
-const OFFER = /^(\S+) ([0-9a-f-]{36}) (\d+) (\d+)$/
 /** After that others are likely to have taken it. */
 const OFFER_MS = 50
 /** Where jobs flow, the next take comes sooner and tells it. */
@@ -161,12 +157,10 @@ export function createRedisPath(options: {
   }
 
   const hearOffer = (text: string) => {
-    const [, generation, id, lane, leaseToken] = OFFER.exec(text) ?? []
-    const queue = queues.find(({ registered }) => registered === generation)
+    const told = parseBell(text)
+    const queue = told && queues.find(({ registered }) => registered === told.generation)
     // Several bells before it has looked are about several jobs, of several queues perhaps: a take looks at them all.
-    offer = undefined
-    if (!isRung && queue && leaseToken)
-      offer = { queue, id: id as JobId, lane: Number(lane), leaseToken, heardAt }
+    offer = !isRung && queue ? { ...told, queue, heardAt } : undefined
     isRung = true
   }
 
@@ -177,17 +171,20 @@ export function createRedisPath(options: {
       hearOffer(text)
       return options.onBell()
     }
-    const space = text.indexOf(' ')
-    const queue = queues.find(({ name }) => name === text.slice(space + 1))
+    const beat = parseBeat(text)
+    const queue = beat && queues.find(({ name }) => name === beat.queue)
     if (!queue) return
-    queue.generation = text.slice(0, space)
+    queue.generation = beat.generation
     queue.heardAt = performance.now()
     if (isResting || queue.registered === queue.generation) return review()
-    register(queue).then(() => {
-      review()
-      // A generation that begins within a moment leaves the way open: nobody would ring before a first take.
-      if (isOpen) options.onBell()
-    }, onTrouble)
+    register(queue).then(
+      () => {
+        review()
+        // A generation that begins within a moment leaves the way open: nobody would ring before a first take.
+        if (isOpen) options.onBell()
+      },
+      error => giveUp(queue, error),
+    )
   }
   store.subscribe([beatChannel(deployment), bellChannel(deployment, workerId)], hear).catch(onTrouble)
 
@@ -201,7 +198,17 @@ export function createRedisPath(options: {
   /** Until the next beat. */
   const giveUp = (queue: Queue, error: unknown) => {
     onTrouble(error)
+    askAnew(queue, error)
     leaveUntilBeat(queue)
+  }
+  /** What the worker cannot use is no use to others either: the relay begins the queue anew. */
+  const askAnew = (queue: Queue, error: unknown) => {
+    if (!isBroken(error)) return
+    logger.warn(
+      { err: error, queue: queue.name },
+      'what Redis holds of the queue makes no sense: the relay is asked to build it anew',
+    )
+    store.publish(lowChannel(deployment), sayAnew(queue.index.root, queue.generation)).catch(onTrouble)
   }
   /** Redis does not know this worker: another generation has begun, or it was taken for dead. */
   const beUnknown = (queue: Queue) => {
@@ -284,9 +291,10 @@ export function createRedisPath(options: {
   const putBack = (queue: Queue, jobs: Refused[]) => {
     const generation = queue.registered
     if (jobs.length === 0 || generation === undefined) return
-    queue.index
-      .putBack(generation, workerId, jobs)
-      .catch(error => logger.info({ err: error }, 'could not put jobs back; the relay finds them'))
+    queue.index.putBack(generation, workerId, jobs).catch(error => {
+      logger.info({ err: error }, 'could not put jobs back; the relay finds them')
+      askAnew(queue, error)
+    })
   }
 
   const putBackLater = (queue: Queue, job: Refused) => {

@@ -8,7 +8,16 @@ import { auditIndex } from '../../src/redis/audit-index.ts'
 import { rootKey } from '../../src/redis/names.ts'
 import { queueIndex, START } from '../../src/redis/queue-index.ts'
 import { always, label } from '../support/hostile.ts'
-import { job, laneFacts, openQueue, QUEUE, type TestQueue, useQueues, useRedis } from '../support/redis.ts'
+import {
+  isName,
+  job,
+  laneFacts,
+  openQueue,
+  QUEUE,
+  type TestQueue,
+  useQueues,
+  useRedis,
+} from '../support/redis.ts'
 
 const redis = useRedis()
 const useQueue = useQueues(redis)
@@ -123,7 +132,10 @@ describe('scripts', () => {
           expect(String(error), name).toMatch(/^Error: lua\/\w+\.lua/)
           expect(await queue.dump(), `${name} with ${String(bad)}`).toEqual(before)
         }
-        expect(await auditIndex(redis.store, deployment, QUEUE), `${name} with ${String(bad)}`).toEqual([])
+        expect(
+          await auditIndex(redis.store, deployment, QUEUE, isName),
+          `${name} with ${String(bad)}`,
+        ).toEqual([])
         // Whatever it was, the next leader goes on from here.
         const next = await openQueue(redis, deployment, { epoch: '9007199254740991', generation: 'g9' })
         await next.lane(1, {}, [job('e', 1)])
@@ -178,7 +190,7 @@ describe('names', () => {
   it('of queues may be anything: what one holds is not another’s', async () => {
     await useQueue()
     const names = ['{}', '*', '{a}', 'a}', 'a:b', '%7B%7D', '日本語']
-    const indexes = names.map(name => queueIndex(redis.store, redis.deployment, name))
+    const indexes = names.map(name => queueIndex(redis.store, redis.deployment, name, isName))
     for (const [n, index] of indexes.entries()) {
       opened.push(index.root)
       await index.beginGeneration('1', 'g1', { width: 0, strategy: 'random' }, SIZES)

@@ -58,9 +58,9 @@ const check = async ({ without, options = {}, happens, tells }: Fence) => {
 const step = (seq: number, epoch = '1', generation = 'g1'): Step => ({ epoch, generation, seq })
 /** As the relay does it when it has lost something: begins anew, from what Postgres says. */
 const rebuild = async (queue: TestQueue, ids: string[]) => {
-  await queue.beginGeneration('1', 'g2', SPREAD, SIZES)
+  await queue.beginGeneration('2', 'g2', SPREAD, SIZES)
   await queue.refill(
-    step(1, '1', 'g2'),
+    step(1, '2', 'g2'),
     laneFacts(1),
     START,
     null,
@@ -68,8 +68,9 @@ const rebuild = async (queue: TestQueue, ids: string[]) => {
   )
   return ids
 }
-const FENCED = "if generation and tonumber(epoch) < tonumber(state[2]) then return 'FENCED' end"
+const FENCED = "if generation and is_over(epoch) then return 'FENCED' end"
 const AGAIN = "if tonumber(seq) == tonumber(state[3]) then return 'AGAIN' end"
+const HALF_WAY = "if state[8] == seq then return 'LOST' end"
 const FOLLOWS = "if tonumber(seq) ~= tonumber(state[3]) + 1 then return 'LOST' end"
 
 const fences: Fence[] = [
@@ -91,8 +92,7 @@ const fences: Fence[] = [
   {
     rule: 'a leader whose term is over begins nothing anew',
     without: {
-      remove:
-        "if generation and tonumber(arg.epoch) < tonumber(state[2]) then return { 'FENCED', state[2] } end",
+      remove: "if generation and is_over(arg.epoch) then return { 'FENCED', state[2] } end",
     },
     happens: async queue => {
       await queue.lane(1, {}, [job('a')])
@@ -105,7 +105,7 @@ const fences: Fence[] = [
   {
     rule: 'a leader whose term is over does not come back: adopt asks for the epoch',
     without: {
-      remove: "if tonumber(arg.epoch) < tonumber(state[2]) then return { 'FENCED', '0', state[2] } end",
+      remove: "if is_over(arg.epoch) then return { 'FENCED', '0', state[2] } end",
     },
     happens: async queue => {
       await queue.lane(1)
@@ -162,7 +162,7 @@ const fences: Fence[] = [
   },
   {
     rule: 'a step whose answer was lost is done once',
-    without: { remove: `${AGAIN}\n  ${FOLLOWS}` },
+    without: { remove: `${AGAIN}\n  ${FOLLOWS}\n  ${HALF_WAY}` },
     happens: async queue => {
       await queue.lane(1)
       await queue.worker(1)
@@ -173,6 +173,53 @@ const fences: Fence[] = [
       return []
     },
     tells: /11: a is in Redis, and not ready/,
+  },
+  {
+    rule: 'a step that failed half-way is not counted as done when it is repeated',
+    without: {
+      remove: "redis.call('HSET', root, 'epoch', epoch, 'begun', seq)",
+      replacement: "redis.call('HSET', root, 'epoch', epoch, 'seq', seq)",
+    },
+    happens: async queue => {
+      await queue.lane(1)
+      const idle = `${queue.root}:g1:idle`
+      await redis.client.set(idle, 'no sorted set')
+      await expect(queue.place(step(2), 'relay', [job('a')])).rejects.toThrow('WRONGTYPE')
+      // Its answer was lost.
+      const { code } = await queue.place(step(2), 'relay', [job('a')])
+      await redis.client.del(idle)
+      return code === 'LOST' ? rebuild(queue, ['a']) : ['a']
+    },
+    tells: /10: a is ready, and Redis does not know it/,
+  },
+  {
+    rule: 'a step that failed half-way is not done on top of what it left',
+    without: { remove: HALF_WAY },
+    happens: async queue => {
+      await queue.refill(step(1), laneFacts(1), START, { score: '5', id: 'e' }, [])
+      const low = `${queue.root}:g1:low`
+      await redis.client.del(low)
+      await redis.client.set(low, 'no set')
+      await expect(queue.place(step(2), 'relay', [job('a')])).rejects.toThrow('WRONGTYPE')
+      await redis.client.del(low)
+      const { code } = await queue.place(step(2), 'relay', [job('a')])
+      return code === 'LOST' ? rebuild(queue, ['a']) : ['a']
+    },
+    tells: /11: lane 1 holds 1 jobs, and nobody is asked to read on/,
+  },
+  {
+    rule: 'the next leader does not go on after a step that failed half-way',
+    without: { remove: "if state[8] and state[8] ~= state[3] then return { 'LOST', '0', '0' } end" },
+    happens: async queue => {
+      await queue.lane(1)
+      const idle = `${queue.root}:g1:idle`
+      await redis.client.set(idle, 'no sorted set')
+      await expect(queue.place(step(2), 'relay', [job('a')])).rejects.toThrow('WRONGTYPE')
+      await redis.client.del(idle)
+      const { code } = await queue.adopt(step(1, '2'), SIZES)
+      return code === 'LOST' ? rebuild(queue, ['a']) : ['a']
+    },
+    tells: /10: a is ready, and Redis does not know it/,
   },
   {
     rule: 'a step of an earlier generation is not done in the next',
@@ -278,7 +325,7 @@ const takes: Fence[] = [
     rule: 'a count of slots that was true before the last take is not believed',
     without: {
       remove:
-        "if arg.turn ~= '' and (redis.call('HGET', prefix .. 'turns', arg.limit) or '0') ~= arg.turn then return { 'CHANGED', 0 } end",
+        "if arg.turn ~= '' and (redis.call('HGET', prefix .. 'turns', arg.limit) or '0') ~= arg.turn then return done({ 'CHANGED', 0 }) end",
     },
     happens: async queue => {
       await queue.lane(1, LIMITED, [job('a'), job('b')])
@@ -474,9 +521,46 @@ const sweeps: Fence[] = [
     tells: /nobody reads the lane in again/,
   },
   {
+    rule: 'lanes that another worker shares in part are not left to Postgres',
+    without: { remove: ' and are_all_alike()', replacement: '' },
+    options: { window: 4 },
+    happens: async queue => {
+      await queue.worker(1, { tasks: ['task', 'other'] })
+      await queue.worker(2, { tasks: ['other'] })
+      await queue.lane(2, { task: 'other' })
+      const jobs = ['a', 'b', 'c', 'd'].map(id => job(id))
+      await queue.refill(queue.step(), laneFacts(1), START, { score: '5', id: 'e' }, jobs)
+      await queue.takeIds(2, 1)
+      const take = { generation: 'g1', worker: 1, limit: 2, running: 0, freed: new Map(), done: [] }
+      await queue.take({ ...take, straight: 'may' })
+      const { bells } = await queue.placeJobs([job('f', 1, 2)])
+      return bells === 1 ? ['c', 'd', 'f'] : 'an idle worker is not woken'
+    },
+    tells: /an idle worker is not woken/,
+  },
+  {
+    rule: 'who is idle beside lanes that are left to Postgres is woken by a beat',
+    without: { remove: '    while lane and ring(lane.kind) do end\n' },
+    options: { window: 4 },
+    happens: async queue => {
+      await queue.worker(1)
+      await queue.worker(2)
+      const jobs = ['a', 'b', 'c', 'd'].map(id => job(id))
+      await queue.refill(queue.step(), laneFacts(1), START, { score: '5', id: 'e' }, jobs)
+      const take = { generation: 'g1', worker: 1, limit: 2, running: 0, freed: new Map(), done: [] }
+      await queue.take({ ...take, straight: 'may' })
+      // Its bell got lost, and an earlier beat has found so.
+      await redis.client.zadd(`${queue.root}:g1:idle`, '0', '2')
+      const { bells } = await queue.beat(step(1), QUEUE, 5000)
+      return bells === 1 ? [] : 'an idle worker is not woken'
+    },
+    tells: /an idle worker is not woken/,
+  },
+  {
     rule: 'a lane that is left to Postgres takes in nothing that the relay was reading',
     without: {
-      remove: "if lane.is_spilled then return { 'SPILLED', bells, lane.bound_score, lane.bound_id } end",
+      remove:
+        "if lane.is_spilled then return done({ 'SPILLED', bells, lane.bound_score, lane.bound_id }) end",
     },
     options: { window: 8 },
     happens: async queue => {

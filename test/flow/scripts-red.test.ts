@@ -70,7 +70,7 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
   [
     'a job that has changed since it was taken stands where the relay says',
     FANOUT,
-    { remove: "how == 'relay' and newer == 0 and", replacement: 'false and' },
+    { remove: "(how == 'relay' or how == 'check') and newer == 0 and", replacement: 'false and' },
     /placed|refilled|taken|takes/,
   ],
   [

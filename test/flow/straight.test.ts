@@ -8,7 +8,7 @@ import { START } from '../../src/redis/queue-index.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { job, laneFacts, type TestQueue, useQueues, useRedis } from '../support/redis.ts'
-import { eventually } from '../support/signals.ts'
+import { counter, eventually, gate } from '../support/signals.ts'
 import { watchTakes } from '../support/takes.ts'
 
 const redis = useRedis()
@@ -67,6 +67,50 @@ describe('a take from a lane that goes on in Postgres', () => {
     const queue = await deepLane(1)
     await queue.lane(2, { limit: 50, free: '1' })
     expect(await take(queue, 1, 2, 'may')).toMatchObject({ goesStraight: false })
+  })
+})
+
+describe('a take beside a worker that serves other lanes', () => {
+  const both = { tasks: ['task', 'other'] }
+  const deepAndOther = async () => {
+    const queue = await begin({ window: 4 })
+    const jobs = ['a', 'b', 'c', 'd'].map((id, n) => job(id, n + 1))
+    await queue.refill(queue.step(), laneFacts(1), START, { score: '5', id: 'e' }, jobs)
+    await queue.lane(2, { task: 'other' })
+    return queue
+  }
+
+  it.each([
+    ['fewer', { tasks: ['other'] }],
+    ['fewer of them deep', { tasks: ['task'] }],
+    ['others as well', { tasks: ['task', 'other', 'third'] }],
+  ])('[X10] goes on in Redis where one that shares a lane serves %s', async (_, facts) => {
+    const queue = await deepAndOther()
+    await queue.lane(3, { task: 'third' })
+    await queue.worker(1, both)
+    await queue.worker(2, facts)
+    expect(await take(queue, 2, 9)).toMatchObject({ goesStraight: false }) // idle from here on
+    await queue.placeJobs(
+      ['a', 'b', 'c', 'd'].map((id, n) => job(id, n + 1)),
+      'audit',
+    )
+    expect(await take(queue, 1, 2, 'may')).toMatchObject({ ids: ['a', 'b'], goesStraight: false })
+    const { bells } = await queue.placeJobs([job('z', 9, facts.tasks[0] === 'task' ? 1 : 2)])
+    expect(bells + (facts.tasks[0] === 'task' ? 1 : 0)).toBe(1)
+  })
+
+  it('goes straight where all that share its lanes serve the same, in whatever order they came', async () => {
+    const queue = await begin({ window: 4 })
+    await queue.lane(2, { task: 'other' })
+    await queue.worker(1, both)
+    await queue.refill(queue.step(), laneFacts(1), START, { score: '5', id: 'e' }, [job('a'), job('b', 2)])
+    await queue.worker(2, both)
+    await queue.lane(3, { task: 'third' })
+    await queue.worker(3, { tasks: ['third'] })
+    expect(await take(queue, 1, 2, 'may')).toMatchObject({ ids: ['a', 'b'], goesStraight: true })
+    // A worker comes that shares one of them.
+    await queue.worker(4, { tasks: ['other'] })
+    expect(await take(queue, 1, 2, 'may')).toMatchObject({ ids: [], goesStraight: false })
   })
 })
 
@@ -151,4 +195,51 @@ describe('a worker before a deep backlog', () => {
     await eventually('all have run', async () => seen.length >= 300)
     expect(new Set(seen).size).toBe(300)
   })
+})
+
+describe('an idle worker beside one that works off a backlog', () => {
+  const deep = defineTask<number>({ name: 'deep' })
+  const shared = defineTask<number>({ name: 'shared' })
+  const onGpu = { constraints: { gpu: 'yes' } }
+
+  it.each([
+    ['has other tasks', [deep, shared], {}],
+    ['has a property that it lacks', [shared], { gpu: 'yes' }],
+  ] as const)(
+    '[X10] is woken for a job that it may run, where the other %s',
+    async (_, tasks, properties) => {
+      await deployment.relay({ laneWindow: 20 })
+      const producer = deployment.producer({ tasks: [deep, shared], redis: redis.server.url })
+      const ran = counter()
+      const door = gate()
+      const blocked = counter()
+      let isBlocked = false
+      const handled = async () => {
+        ran.add()
+        if (!isBlocked) return
+        blocked.add()
+        await door.opened
+      }
+      const ranBeside: number[] = []
+      await deployment.worker({
+        handlers: tasks.map(task => task.handle(handled)),
+        maxConcurrentTasks: 5,
+        properties,
+      })
+      await deployment.worker({ handlers: [shared.handle(job => void ranBeside.push(job.payload))] })
+      // Both know the lane.
+      await producer.waitFor(await producer.enqueue(shared, -1))
+      const numbers = Array.from({ length: 300 }, (_, n) => n)
+      const before = ran.count
+      if (tasks.length > 1) await producer.enqueueMany(deep, numbers)
+      else await producer.enqueueMany(shared, numbers, onGpu)
+      await ran.reached(before + 100)
+      isBlocked = true
+      await blocked.reached(5)
+      await producer.enqueue(shared, 1000)
+      await eventually('the idle worker has run it', async () => ranBeside.includes(1000), 5000)
+      door.open()
+      await eventually('all have run', async () => ran.count + ranBeside.length >= 302)
+    },
+  )
 })

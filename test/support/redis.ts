@@ -107,6 +107,9 @@ export interface QueueOptions extends Partial<Spread> {
   generation?: string
 }
 
+/** Jobs of these tests have short names. */
+export const isName = (text: string) => text !== ''
+
 /** A job with a short name: ids compare as the names do. */
 export const job = (id: string, score: number | string = 1, lane = 1, leaseToken = '0'): ReadyJob => ({
   id: id as JobId,
@@ -142,7 +145,7 @@ export function useQueues(redis: TestRedis): (options?: QueueOptions) => Promise
   afterEach(async () => {
     if (!isUsed) return
     isUsed = false
-    expect(await auditIndex(redis.store, redis.deployment, QUEUE)).toEqual([])
+    expect(await auditIndex(redis.store, redis.deployment, QUEUE, isName)).toEqual([])
   })
   return options => {
     isUsed = true
@@ -158,13 +161,13 @@ export async function openQueue(
 ): Promise<TestQueue> {
   const { width = 0, strategy = 'least-queue', depth = 100, window = 100, runner = redis.store } = options
   const { epoch = '1', generation = GENERATION } = options
-  const index = queueIndex(runner, deployment, QUEUE)
+  const index = queueIndex(runner, deployment, QUEUE, isName)
   let seq = 0
   const step = () => ({ epoch, generation, seq: ++seq })
   await index.beginGeneration(epoch, generation, { width, strategy }, { depth, window })
 
   const snapshot = async () => {
-    const found = await readIndex(redis.store, deployment, QUEUE)
+    const found = await readIndex(redis.store, deployment, QUEUE, isName)
     if (!found) throw new Error('no generation has begun')
     return found
   }
