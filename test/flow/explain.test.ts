@@ -182,11 +182,9 @@ describe('explain', () => {
     const running = await producer.enqueueMany(wide, ['a', 'b'])
     await untilRunning(producer, ...running)
     // A producer may not change a limit that is there.
-    const narrow = deployment.producer({
-      postgres: database.url,
-      tasks: [defineTask({ name: 'narrowed', concurrency: 1 })],
-    })
-    const next = await narrow.enqueue(wide, 'c')
+    const narrowed = defineTask<string, string, unknown, string>({ name: 'narrowed', concurrency: 1 })
+    const narrow = deployment.producer({ postgres: database.url, tasks: [narrowed] })
+    const next = await narrow.enqueue(narrowed, 'c')
     expect((await explained(narrow, next)).reasons).toMatchObject([
       {
         kind: 'limit',

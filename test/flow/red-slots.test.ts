@@ -149,7 +149,8 @@ const taken: Guard[] = [
     happens: async () => {
       await deployment.producer().enqueue(plain, 1)
       await (await workByHand(database, ['plain'])).claim(1)
-      await deployment.producer({ tasks: [defineTask({ name: 'plain', concurrency: 2 })] }).enqueue(plain, 2)
+      const limited = defineTask<number>({ name: 'plain', concurrency: 2 })
+      await deployment.producer({ tasks: [limited] }).enqueue(limited, 2)
     },
     tells: /^5: .* used 0, held by 1 running jobs/m,
   },
