@@ -51,10 +51,25 @@ export async function refuseForeignContent(dataDir: string, known: RegExp): Prom
   )
 }
 
+/** Where a server is started, and by which name it knows its folder from there. */
+export interface Reach {
+  readonly cwd: string
+  readonly path: string
+}
+
+/**
+ * How the server's user gets to a folder of its own. Below a folder that only root may enter, it is started inside: root goes there
+ * before it becomes another user, and this name leads each process to where it works, whatever is above.
+ */
+export async function reachOf(folder: string): Promise<Reach> {
+  if (await canEnter(dirname(folder))) return { cwd: '/', path: folder }
+  return { cwd: folder, path: '/proc/self/cwd' }
+}
+
 /** Makes a data folder the server's, if it can get there. */
 export async function takeOver(dataDir: string): Promise<void> {
   if (!serverUser) return
-  if (!(await canEnter(dirname(dataDir)))) {
+  if (process.platform !== 'linux' && !(await canEnter(dirname(dataDir)))) {
     throw new LongshoreError(
       'STORE_UNAVAILABLE',
       `the data folder ${dataDir} cannot be entered by uid ${serverUser.uid}, as which the servers of root run: choose one outside of 0700 folders`,

@@ -6,7 +6,7 @@ import { chmod, mkdir, readdir, readFile, rename, rm, rmdir } from 'node:fs/prom
 import { join } from 'node:path'
 import { LongshoreError } from '../../job/errors.ts'
 import type { Guardian } from '../guardian.ts'
-import { giveToServer, refuseForeignContent, serverUser, takeOver } from '../server-user.ts'
+import { giveToServer, reachOf, refuseForeignContent, serverUser, takeOver } from '../server-user.ts'
 import { POSTGRES_ENV, type PostgresBinaries } from './binaries.ts'
 
 const WORKSHOP = 'longshore-partial'
@@ -48,16 +48,18 @@ export async function initialize(
   folder: string,
   isTemporary: boolean,
 ): Promise<void> {
+  const { cwd, path } = await reachOf(folder)
   const exit = await guardian.run({
     command: join(binaries.bin, 'initdb'),
     // `--no-sync` concerns only these first files: a temporary folder does not outlive a power cut.
     args: [
-      `--pgdata=${folder}`,
+      `--pgdata=${path}`,
       ...['--username=postgres', '--auth=trust', '--encoding=UTF8', '--no-locale', '--no-instructions'],
       ...(isTemporary ? ['--no-sync'] : []),
     ],
     env: POSTGRES_ENV,
     user: serverUser,
+    cwd,
   })
   if (exit.code === 0) return
   throw new LongshoreError(

@@ -8,7 +8,7 @@ import { makeCertificate } from '../certificate.ts'
 import type { GuardedProcess } from '../guarded-process.ts'
 import type { Guardian } from '../guardian.ts'
 import { failedStart, type OwnedServer, ownedStore, startOwnedServer } from '../owned-server.ts'
-import { serverUser, temporaryBase } from '../server-user.ts'
+import { reachOf, serverUser, temporaryBase } from '../server-user.ts'
 import type { Store } from '../store.ts'
 import { POSTGRES_ENV, type PostgresBinaries } from './binaries.ts'
 import { clearStaleLock } from './clear-stale-lock.ts'
@@ -36,7 +36,7 @@ export async function runPostgres(
   async function start(): Promise<OwnedServer> {
     const configFile = await writeConfiguration({
       folder,
-      dataDir,
+      dataDir: (await reachOf(dataDir)).path,
       certificate,
       settings: {
         ...(replicaOf && { primary_conninfo: connectionInfo(replicaOf.url, replicaName) }),
@@ -86,13 +86,15 @@ async function launch(
   port: number,
 ): Promise<GuardedProcess> {
   const deadline = Date.now() + MEMORY_LIMIT_MS
+  const { cwd, path } = await reachOf(dataDir)
   for (;;) {
     await clearStaleLock(dataDir)
     const server = await guardian.serve({
       command: join(binaries.bin, 'postgres'),
-      args: ['-D', dataDir, '-p', String(port), '-c', `config_file=${configFile}`],
+      args: ['-D', path, '-p', String(port), '-c', `config_file=${configFile}`],
       env: POSTGRES_ENV,
       user: serverUser,
+      cwd,
       // Immediate shutdown; unlike SIGKILL it gives shared memory back.
       endSignal: 'SIGQUIT',
     })

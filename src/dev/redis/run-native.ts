@@ -6,7 +6,14 @@ import { type Certificate, makeCertificate } from '../certificate.ts'
 import type { GuardedProcess } from '../guarded-process.ts'
 import type { Guardian } from '../guardian.ts'
 import { failedStart, ownedStore, startOwnedServer } from '../owned-server.ts'
-import { giveToServer, refuseForeignContent, serverUser, takeOver, temporaryBase } from '../server-user.ts'
+import {
+  giveToServer,
+  reachOf,
+  refuseForeignContent,
+  serverUser,
+  takeOver,
+  temporaryBase,
+} from '../server-user.ts'
 import type { Store } from '../store.ts'
 import type { RedisOptions } from './options.ts'
 import type { NativeRedis } from './program.ts'
@@ -24,6 +31,7 @@ export async function runNative(guardian: Guardian, plan: NativePlan): Promise<S
   const { program, options } = plan
   const folder = await guardian.makeFolder(await temporaryBase())
   const dataDir = await prepareDataFolder(options.dataDir ? resolve(options.dataDir) : join(folder, 'data'))
+  const { cwd, path } = await reachOf(dataDir)
   const certificate = options.tls ? await makeCertificate(guardian, folder) : undefined
   const aclFile = options.users && join(folder, 'users.acl')
   if (aclFile) await writeForServer(aclFile, `${options.users?.join('\n')}\n`)
@@ -36,8 +44,8 @@ export async function runNative(guardian: Guardian, plan: NativePlan): Promise<S
     stopSignal: 'SIGTERM',
     async launch(port) {
       const configFile = join(folder, 'redis.conf')
-      await writeForServer(configFile, configuration({ port, dataDir, certificate, aclFile, options }))
-      const running = await launch(guardian, program, configFile, port, isToSync)
+      await writeForServer(configFile, configuration({ port, dataDir: path, certificate, aclFile, options }))
+      const running = await launch(guardian, program, { configFile, cwd, port, isToSync })
       isToSync = false
       return running
     },
@@ -117,15 +125,14 @@ function replication(primary: Store, hasTls: boolean): string[] {
 async function launch(
   guardian: Guardian,
   program: NativeRedis,
-  configFile: string,
-  port: number,
-  isToSync: boolean,
+  { configFile, cwd, port, isToSync }: { configFile: string; cwd: string; port: number; isToSync: boolean },
 ): Promise<GuardedProcess> {
   const server = await guardian.serve({
     command: program.command,
     args: [configFile, '--logfile', '', '--loglevel', 'notice'],
     env: program.env,
     user: serverUser,
+    cwd,
     readyLine: isToSync
       ? '(MASTER|PRIMARY) <-> REPLICA sync: (Finished with success|(Master|Primary) accepted a Partial)'
       : 'Ready to accept connections',

