@@ -5,6 +5,7 @@ import type {
   LimitOverview,
   Overview,
   QueueOverview,
+  Unserved,
   WorkerOverview,
 } from '../postgres/read-overview.ts'
 import type { Rates } from './rates.ts'
@@ -114,8 +115,17 @@ function headerLines({ schema, overview, rates, trouble, hint }: Frame, columns:
       tone: upkeep.leader === null ? 'bad' : 'plain',
     },
   ]
+  const [unserved, ...unnamed] = overview.unserved
+  if (unserved) lines.push({ text: describeUnserved(unserved, unnamed.length), tone: 'bad' })
   if (trouble) lines.push({ text: toPlain(trouble), tone: 'bad' })
   return lines
+}
+
+/** One is named: it fits, and `explain` knows the others. */
+function describeUnserved({ task, queue, tag, constraintTag }: Unserved, others: number): string {
+  const wanted = constraintTag === 'c:' ? '' : `, ${constraintTag.slice(2)}`
+  const more = others > 0 ? ` and ${others} more` : ''
+  return `no live worker takes ready jobs of task ${task} (queue ${queue}, tag ${tag}${wanted})${more}: start one`
 }
 
 interface Section {

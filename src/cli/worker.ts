@@ -1,5 +1,6 @@
 /** `longshore worker <module>`: run the handlers that a module exports. */
 import { resolve } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Command } from 'commander'
 import { shownDuration } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
@@ -41,7 +42,11 @@ export function addWorkerCommand(program: Command): void {
       onToggle(worker)
       const run: LongRun = {
         name: 'longshore worker',
-        start: async () => [`longshore worker ${(await worker.start()).id}: running`],
+        async start() {
+          const { id } = await worker.start()
+          const way = redisUrl ? await wayOf(worker) : 'straight from Postgres'
+          return [`longshore worker ${id}: running ${described(worker.serves)}; jobs come ${way}`]
+        },
         stop: () => worker.stop({ deadline: stopDeadline }),
         grace: `running jobs get ${shownDuration(stopDeadline)}`,
       }
@@ -49,6 +54,36 @@ export function addWorkerCommand(program: Command): void {
     }),
   )
 }
+
+/** A relay is heard by then if there is one. */
+const HEARD_MS = 1500
+const LOOK_MS = 50
+
+async function wayOf(worker: Worker): Promise<string> {
+  for (let ms = 0; ms < HEARD_MS && worker.path === 'direct'; ms += LOOK_MS) await pause(LOOK_MS)
+  if (worker.path === 'redis') return 'through Redis'
+  const { redis } = await worker.health()
+  const why =
+    redis === 'up'
+      ? 'no relay is heard in Redis; start `longshore relay`'
+      : `Redis is ${redis.replace(/ \(.*?\)/, '')}`
+  return `straight from Postgres for now: ${why}`
+}
+
+const MOST_NAMES = 20
+
+function described({ tasks, queues, tags, properties }: Worker['serves']): string {
+  const pairs = Object.entries(properties).map(([key, value]) => `${key}=${value}`)
+  const lists = { tasks, queues, tags, properties: pairs.length > 0 ? pairs : ['none'] }
+  return Object.entries(lists)
+    .map(([what, names]) => `${what} ${named(names)}`)
+    .join('; ')
+}
+
+const named = (names: readonly string[]): string =>
+  names.length <= MOST_NAMES
+    ? names.join(', ')
+    : `${names.slice(0, MOST_NAMES).join(', ')} and ${names.length - MOST_NAMES} more`
 
 /** SIGUSR2 drains the worker, and the next one lets it take jobs again. */
 function onToggle(worker: Worker): void {

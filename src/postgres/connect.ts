@@ -125,13 +125,13 @@ const UNPREPARED = new Set(['26000', '42P05', '0A000'])
 
 /**
  * A pool that never ends the process by an unhandled 'error': a broken idle connection is replaced. `isLent`: users run statements of
- * their own on its connections.
+ * their own on its connections. `onAnswer`: Postgres has answered a call.
  */
 export function openPool(
   postgres: PostgresConfig,
   max: number,
   onError: (error: Error) => void,
-  { isLent = false } = {},
+  { isLent = false, onAnswer = () => undefined }: { isLent?: boolean; onAnswer?: () => void } = {},
 ): Pool {
   const pool = new pg.Pool({
     ...connectionConfig(postgres),
@@ -175,10 +175,15 @@ export function openPool(
       return queryTexts(pool, text, values)
     }
   }
+  const answered = <T>(answer: T): T => {
+    onAnswer()
+    return answer
+  }
   let ended: Promise<void> | undefined
   return {
-    query: (text, values) => pool.query(text, values).catch(error => explainDenied(error, text)),
-    queryTexts: (text, values) => queryPrepared(text, values).catch(error => explainDenied(error, text)),
+    query: (text, values) => pool.query(text, values).then(answered, error => explainDenied(error, text)),
+    queryTexts: (text, values) =>
+      queryPrepared(text, values).then(answered, error => explainDenied(error, text)),
     async transaction(work) {
       const client = await connect()
       let broken: Error | undefined

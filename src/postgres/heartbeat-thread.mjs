@@ -5,7 +5,7 @@
  *
  * Given:  workerData.longshoreHeartbeat, see `heartbeatData`
  * Told:   { verb: 'stop' } | { verb: 'password', id, password } | { verb: 'password', id, problem }
- * Tells:  { event: 'begun' | 'dead' | 'cancelled' | 'drained' } | { event: 'problem', message, code } | { event: 'password', id }
+ * Tells:  { event: 'begun' | 'again' | 'dead' | 'cancelled' | 'drained' } | { event: 'problem', message, code } | { event: 'password', id }
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -97,6 +97,7 @@ async function beatOn({
         failed,
         worker.secret,
       ])
+      if (failures > 0) tell({ event: 'again' })
       failures = 0
       if (isStopping) return beatMs
       if (!rows[0].is_alive) {

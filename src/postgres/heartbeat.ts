@@ -41,6 +41,8 @@ export interface HeartbeatOptions {
   figures: () => Figures
   /** What it could not do; it goes on by itself. */
   onError: (error: Error) => void
+  /** A beat was answered after one that was not. */
+  onAgain: () => void
 }
 
 /** What a worker has room for, and how it fares. */
@@ -56,7 +58,7 @@ export interface Figures {
 }
 
 type Told =
-  | { event: 'begun' | 'dead' | 'cancelled' | 'drained' }
+  | { event: 'begun' | 'again' | 'dead' | 'cancelled' | 'drained' }
   | { event: 'problem'; message: string; code?: string }
   | { event: 'password'; id: number }
 
@@ -99,6 +101,8 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
       case 'begun':
         failures = 0
         return begun.resolve()
+      case 'again':
+        return options.onAgain()
       case 'cancelled':
         return options.onCancelled()
       case 'drained':

@@ -5,6 +5,7 @@
  * A table of jobs that is small enough is counted in one pass, and all is exact. A larger one is looked at through its indexes. There
  * is none on running jobs, it would cost every claim; so they are told by the beats of the workers.
  */
+import { constraintTags } from '../job/constraints.ts'
 import type { Pool } from './connect.ts'
 import { explainDenied } from './denied.ts'
 import { inSchema } from './schema-name.ts'
@@ -52,6 +53,14 @@ export interface WorkerOverview {
   beatAgeMs: number
 }
 
+export interface Unserved {
+  queue: string
+  task: string
+  tag: string
+  /** `c:` when they ask for nothing. */
+  constraintTag: string
+}
+
 export interface LimitOverview {
   task: string
   /** '' for the limit of the task itself. */
@@ -82,6 +91,8 @@ export interface Overview {
   /** Live ones first. */
   workers: WorkerOverview[]
   workerCount: Count
+  /** Ready jobs that no live worker takes: of which task, queue and tag, and what they ask for. Some of them, if they are many. */
+  unserved: Unserved[]
   /** Those with slots taken, the fullest first. */
   limits: LimitOverview[]
   limitCount: Count
@@ -130,6 +141,8 @@ const MOST_STEPS = 20_000
 const MOST_SLOT_GROUPS = 50_000
 const MOST_GROUPS = 1000
 const MOST_LEFT = 1000
+const MOST_LANES = 1000
+const MOST_UNSERVED = 20
 
 const RANKS = ['worker', 'relay', 'relay with Redis'] as const
 
@@ -151,6 +164,7 @@ export function readOverview(pool: Pool, schema: string, options: OverviewOption
     const workers = (await ask(WORKERS, [MOST_WORKERS + 1])).map(toWorker)
     const isSmall = Number(facts['pages']) <= SMALL_PAGES
     const counted = isSmall ? await countAll(ask) : await countByIndex(ask, most)
+    const lanes = (await ask(READY_LANES, [MOST_LANES])) as unknown as Unserved[]
     const named = await ask(QUEUES)
     const limits = await ask(LIMITS, [MOST_SLOT_GROUPS + 1, options.limits ?? 20])
     const groups = await ask(GROUPS, [MOST_GROUPS + 1, options.groups ?? 10, MOST_LEFT + 1])
@@ -165,6 +179,7 @@ export function readOverview(pool: Pool, schema: string, options: OverviewOption
       readyEstimate: numberOrNull(facts['ready_estimate'] ?? null),
       workers: workers.slice(0, MOST_WORKERS),
       workerCount: upTo(MOST_WORKERS, workers.length),
+      unserved: workers.length > MOST_WORKERS ? [] : unservedOf(lanes, workers).slice(0, MOST_UNSERVED),
       limits: limits.filter(row => row['task'] !== null).map(toLimit),
       limitCount: {
         count: Number(limits[0]?.['all_of_them'] ?? 0),
@@ -251,6 +266,49 @@ const COUNT_READY = `
       where i.queue is not distinct from q.queue limit $2
     ) o
   ) c`
+
+/** The lanes in which a job is ready, from one to the next. */
+const READY_LANES = `
+  with recursive steps as (
+    (select j.lane from longshore.jobs j where j.state = 'ready' order by j.lane, j.score limit 1)
+    union all
+    select n.lane from steps s cross join lateral (
+      select j.lane from longshore.jobs j where j.state = 'ready' and j.lane > s.lane order by j.lane, j.score limit 1
+    ) n
+  )
+  select l.queue, l.task, l.tag, l.constraint_tag as "constraintTag"
+  from (select * from steps limit $1) s join longshore.lanes l on l.id = s.lane`
+
+/** A row that was written by hand may hold anything: a look at all must not end there. */
+function tagsOf(properties: Record<string, string>): string[] {
+  try {
+    return constraintTags(properties)
+  } catch {
+    return ['c:']
+  }
+}
+
+/** As a claim decides: by task, queue, tag and constraint tag. */
+function unservedOf(lanes: readonly Unserved[], workers: readonly WorkerOverview[]): Unserved[] {
+  const live = workers
+    .filter(({ state }) => state === 'live')
+    .map(({ queues, tasks, tags, properties }) => ({
+      queues: new Set(queues),
+      tasks: new Set(tasks),
+      tags: new Set(tags),
+      constraintTags: new Set(tagsOf(properties)),
+    }))
+  return lanes.filter(
+    ({ queue, task, tag, constraintTag }) =>
+      !live.some(
+        worker =>
+          worker.tasks.has(task) &&
+          worker.queues.has(queue) &&
+          worker.tags.has(tag) &&
+          worker.constraintTags.has(constraintTag),
+      ),
+  )
+}
 
 const COUNT_SCHEDULED = `
   select l.queue, count(*) as scheduled, min(s.due) as first_scheduled

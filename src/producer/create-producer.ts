@@ -49,6 +49,7 @@ import {
   resumeWorkflow,
 } from '../postgres/groups.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
+import { tellOfPostgres } from '../postgres/postgres-outage.ts'
 import { readJobs, readTask } from '../postgres/read-jobs.ts'
 import { readProgress } from '../postgres/read-logs.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
@@ -59,6 +60,7 @@ import type { PublishedHints } from '../redis/publish-hints.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
 import { createCallOrder } from '../runtime/call-order.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
+import { withOutages } from '../runtime/outage.ts'
 import { loadTracing, traceEnqueue } from '../runtime/tracing.ts'
 import { encodeAll, encodePayload } from './encode-payload.ts'
 import { createEnqueueBatch, PAUSES } from './enqueue-batch.ts'
@@ -201,15 +203,20 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   options.tasks?.forEach(checkName)
   if (options.redis) readRedisConfig(options.redis)
   const schema = checkSchemaName(options.schema ?? DEFAULT_SCHEMA)
-  const logger = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
+  const told = options.logger ? withSafeErrors(options.logger) : createLogger('longshore')
+  const away = tellOfPostgres(told, 'calls wait and are tried again')
+  const logger = withOutages(told, [away])
   const { connections = 10, maxPayloadBytes = 256 * 1024 } = options
   checkWhole('CONFIG_INVALID', 'connections', connections, 1, MOST_CONNECTIONS)
   checkWhole('CONFIG_INVALID', 'maxPayloadBytes', maxPayloadBytes, 1, MOST_PAYLOAD_BYTES)
   const patienceMs = toTimerMs(options.patience ?? '10s', 'patience')
   const patiently = patient({ ...PAUSES, forMs: patienceMs })
   const postgres = options.postgres ?? process.env['DATABASE_URL'] ?? ''
-  const pool = openPool(postgres, connections, error =>
-    logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
+  const pool = openPool(
+    postgres,
+    connections,
+    error => logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
+    { onAnswer: away.outage.works },
   )
   let hints: PublishedHints | undefined
   const hint = (jobs: MadeReady[]) => {
@@ -263,7 +270,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     if (options.redis && !hints) {
       // Only now: whoever does without Redis does not load its client.
       const { publishHints } = await import('../redis/publish-hints.ts')
-      hints = publishHints(options.redis, await readDeployment(pool, schema), logger)
+      hints = publishHints(options.redis, await readDeployment(pool, schema), told)
     }
     isReady = true
   }

@@ -89,8 +89,8 @@ async function firstReached<T>(
 export function openRedis(
   config: RedisConfig,
   onError: (error: Error) => void,
-  /** `mayLoad`: scripts that the server does not know are loaded; otherwise calls of them fail. */
-  { mayLoad = false }: { mayLoad?: boolean } = {},
+  /** `mayLoad`: scripts that the server does not know are loaded; otherwise calls of them fail. `onReady`: calls have a way, for the first time or again. */
+  { mayLoad = false, onReady = () => undefined }: { mayLoad?: boolean; onReady?: () => void } = {},
 ): RedisStore {
   const place = readRedisConfig(config)
   allScripts() // a package without them is told here, not by the first call
@@ -131,6 +131,10 @@ export function openRedis(
     client.on('error', (error: Error) => {
       if (!isClosed) onError(error)
     })
+    // A server that hangs up is no error to ioredis.
+    client.on('close', () => {
+      if (!isClosed && role === 'calls') onError(new Error('Connection is closed.'))
+    })
     return client
   }
 
@@ -162,7 +166,7 @@ export function openRedis(
         isCluster = server.isCluster
         mayAskInfo = server.evictionPolicy !== undefined
         if (isClosed) return
-        calls = open('calls')
+        calls = open('calls').on('ready', onReady)
         listen()
         return
       } catch (error) {

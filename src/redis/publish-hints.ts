@@ -21,8 +21,8 @@ const REST_MS = 1000
 
 /** With a connection of its own. */
 export function publishHints(config: RedisConfig, deployment: string, logger: Logger): PublishedHints {
-  const onError = tellOfRedis(logger, 'the relay finds new jobs in Postgres')
-  const store = openRedis(config, onError)
+  const { onTrouble, outage } = tellOfRedis(logger, 'the relay finds new jobs in Postgres')
+  const store = openRedis(config, onTrouble, { onReady: outage.works })
   const channel = hintChannel(deployment)
   let restUntil = 0
   const rest = () => {
@@ -34,7 +34,7 @@ export function publishHints(config: RedisConfig, deployment: string, logger: Lo
     },
     error => {
       rest()
-      onError(error)
+      onTrouble(error)
     },
   )
   return {

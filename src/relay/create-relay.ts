@@ -10,6 +10,7 @@ import { openPool, type Pool } from '../postgres/connect.ts'
 import { createLockWatch } from '../postgres/held-locks.ts'
 import { openListener, POOLED } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
+import { tellOfPostgres } from '../postgres/postgres-outage.ts'
 import { probePostgres } from '../postgres/probe.ts'
 import { type Overview, readOverview } from '../postgres/read-overview.ts'
 import { readDeployment, setDispatch } from '../postgres/relay-reads.ts'
@@ -19,9 +20,11 @@ import { patient } from '../postgres/unavailable.ts'
 import { checkRedis, openRedis, type RedisStore } from '../redis/open-redis.ts'
 import { queueIndex } from '../redis/queue-index.ts'
 import { type RedisConfig, readRedisConfig } from '../redis/redis-config.ts'
+import { tellOfRedis } from '../redis/redis-trouble.ts'
 import { readOptions, type ScheduleSettings, toSpread } from '../runtime/config.ts'
 import { createProbe, refuseHeld } from '../runtime/health.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
+import { withOutages } from '../runtime/outage.ts'
 import { checkAll } from '../runtime/problems.ts'
 import type { Exposition, Metrics } from '../runtime/prometheus.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
@@ -97,7 +100,10 @@ export function createRelay(options: RelayOptions = {}): Relay {
     () => typeof options.redis !== 'string' && options.redis && readRedisConfig(options.redis),
   )
   const { schema } = settings
-  const logger = given ?? createLogger('longshore', settings.logLevel)
+  const told = given ?? createLogger('longshore', settings.logLevel)
+  const postgresTold = tellOfPostgres(told, 'the relay tries again')
+  const redisTold = tellOfRedis(told, 'workers claim straight from Postgres until it can')
+  const logger = withOutages(told, [redisTold, postgresTold])
   const postgres = options.postgres ?? settings.databaseUrl ?? ''
   const listen = options.listen ?? settings.listenUrl
   const redis = options.redis ?? settings.redisUrl
@@ -111,8 +117,11 @@ export function createRelay(options: RelayOptions = {}): Relay {
 
   const begin = async () => {
     // One of them for those who ask how it fares: they must not wait behind its duties.
-    const pool = openPool(postgres, redis ? 5 : 2, error =>
-      logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
+    const pool = openPool(
+      postgres,
+      redis ? 5 : 2,
+      error => logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
+      { onAnswer: postgresTold.outage.works },
     )
     let store: RedisStore | undefined
     try {
@@ -129,6 +138,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
           channels: [channelName(schema, 'due'), channelName(schema, 'outbox')],
           onNotify: channel => (channel === channelName(schema, 'due') ? upkeep?.onDue() : loop?.look()),
           onGap: () => {
+            postgresTold.outage.works()
             upkeep?.onDue()
             loop?.look()
           },
@@ -184,12 +194,9 @@ export function createRelay(options: RelayOptions = {}): Relay {
         logger.info('this user of Redis may not ask for maxmemory-policy: see to it that it is noeviction')
     } catch (error) {
       if (error instanceof LongshoreError && error.code === 'STORE_UNSUPPORTED') throw error
-      logger.warn(
-        { err: error },
-        'Redis cannot be reached yet: workers claim straight from Postgres until it can',
-      )
+      redisTold.onTrouble(error)
     }
-    return openRedis(where, error => logger.info({ err: error }, 'Redis'), { mayLoad: true })
+    return openRedis(where, redisTold.onTrouble, { mayLoad: true, onReady: redisTold.outage.works })
   }
 
   /** One loop for each term that this relay leads. */

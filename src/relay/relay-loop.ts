@@ -7,6 +7,7 @@ import { setAsleep } from '../postgres/relay-reads.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import { parseLow } from '../redis/messages.ts'
 import { hintChannel, lowChannel } from '../redis/names.ts'
+import { isRedisAway } from '../redis/redis-trouble.ts'
 import { allTexts } from '../redis/scripts.ts'
 import { pauseMs } from '../runtime/retry.ts'
 import { createWakeUp, FLOW_LOOK_MS } from '../runtime/wake-up.ts'
@@ -109,8 +110,8 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
         failures = 0
       } catch (error) {
         failures++
-        if (isTransientError(error))
-          logger.info({ err: error }, 'the relay could not reach Postgres; trying again')
+        if (isTransientError(error) || isRedisAway(error))
+          logger.info({ err: error }, 'the relay could not reach Postgres or Redis; trying again')
         else logger.error({ err: error }, 'a turn of the relay failed; trying again')
         mustTurn = true
         await pause(pauseMs(failures, PAUSES), undefined, { signal: stopping.signal }).catch(() => undefined)

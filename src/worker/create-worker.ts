@@ -25,11 +25,13 @@ import { readOptions, type WorkerSettings } from '../runtime/config.ts'
 import { createProbe, refuseHeld, shownLocks } from '../runtime/health.ts'
 import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { createMemoryGauge } from '../runtime/memory.ts'
+import { withOutages } from '../runtime/outage.ts'
 import { checkAll } from '../runtime/problems.ts'
 import type { Exposition, Metrics } from '../runtime/prometheus.ts'
 import { loadTracing } from '../runtime/tracing.ts'
 import { createJobLogs, noLogCounts } from './job-logs.ts'
 import { Meter } from './meter.ts'
+import { createOutages } from './outages.ts'
 import { beginLives, type Lives } from './succession.ts'
 import { createThreadPool, type ThreadPool } from './thread-pool.ts'
 import { notReady, readHealth, type StoreProbes, type WorkerHealth } from './worker-health.ts'
@@ -83,6 +85,9 @@ export interface StopOptions {
   deadline?: Duration
 }
 
+/** What a worker told Postgres about itself. */
+type Serves = Readonly<Pick<WorkerFacts, 'name' | 'tasks' | 'queues' | 'tags' | 'properties'>>
+
 export interface Worker {
   /** Resolves when it claims jobs, to the id of its life: a worker that lost its lease begins another by itself. */
   start(): Promise<{ id: number }>
@@ -103,6 +108,8 @@ export interface Worker {
   setProperties(properties: Readonly<Record<string, string>>): Promise<void>
   /** Where its jobs come from at this moment: through Redis, or straight from Postgres. */
   readonly path: 'redis' | 'direct'
+  /** Which jobs it claims: those of these tasks, queues and tags that ask for no other properties. */
+  readonly serves: Serves
   /** What became of the lines that its handlers have logged. */
   readonly logCounts: LogCounts
   /** Its metrics for Prometheus, as `longshore worker --metrics-port` serves them at `/metrics`. */
@@ -156,7 +163,9 @@ export function createWorker(options: WorkerOptions): Worker {
     () => options.redis && readRedisConfig(options.redis),
   )
   const { schema, abortGrace: abortGraceMs, stall: stallMs, maxResultBytes } = settings
-  const logger = given ?? createLogger('longshore', settings.logLevel)
+  const told = given ?? createLogger('longshore', settings.logLevel)
+  const outages = createOutages(told)
+  const logger = withOutages(told, [outages.redis, outages.postgres])
   const postgres = options.postgres ?? settings.databaseUrl ?? ''
   const listen = options.listen ?? settings.listenUrl
   const redis = options.redis ?? settings.redisUrl
@@ -188,10 +197,13 @@ export function createWorker(options: WorkerOptions): Worker {
       memoryMb: threadMemoryMb,
       abortGraceMs,
       idleMs: THREAD_IDLE_MS,
-      logger,
+      logger: told,
     })
-    const pool = openPool(postgres, CONNECTIONS, error =>
-      logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
+    const pool = openPool(
+      postgres,
+      CONNECTIONS,
+      error => logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
+      { onAnswer: outages.postgres.outage.works },
     )
     const logs = createJobLogs({
       maxLines: settings.maxLogLines,
@@ -239,6 +251,8 @@ export function createWorker(options: WorkerOptions): Worker {
                 meter,
                 memory,
                 logger,
+                handlerLogger: told,
+                outages,
               },
               earlier,
             )
@@ -306,6 +320,10 @@ export function createWorker(options: WorkerOptions): Worker {
     },
     get path() {
       return lives?.path ?? 'direct'
+    },
+    get serves() {
+      const { name, tasks, queues, tags, properties } = facts
+      return { name, tasks, queues, tags, properties }
     },
     drain: () => change(running => started(running).drain(true)),
     resume: () => change(running => started(running).drain(false)),

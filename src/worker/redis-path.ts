@@ -55,6 +55,8 @@ interface Queue {
 /** A relay beats three times a second. */
 const STALE_MS = 1500
 const LOOK_MS = 250
+/** Another relay leads within four seconds after one that died. */
+const UNHEARD_MS = 5000
 /** After this long without a sound the connection is taken for dead. */
 const DEAF_MS = 5000
 /** What somebody holds is offered again after a while: whoever holds it may do so for minutes. */
@@ -98,6 +100,8 @@ export function createRedisPath(options: {
   onChange: (isOpen: boolean) => void
   /** Redis could not be asked or told something. */
   onTrouble: (error: unknown) => void
+  /** Redis is there, but for some seconds no relay has been heard. Told again and again. */
+  onUnheard: () => void
   logger: Logger
 }): RedisPath {
   const { store, deployment, workerId, facts, onTrouble, logger } = options
@@ -125,6 +129,7 @@ export function createRedisPath(options: {
   const putBacks = new Map<JobId, number>()
   let offer: Offer | undefined
   let isRung = false // and has not looked since
+  let openableSince = performance.now()
   /** Of jobs that are to be put back. */
   const timers = new Map<JobId, NodeJS.Timeout>()
 
@@ -190,6 +195,8 @@ export function createRedisPath(options: {
 
   const watch = setInterval(() => {
     review()
+    if (isOpen || isResting || !store.isConnected()) openableSince = performance.now()
+    else if (performance.now() - openableSince > UNHEARD_MS) options.onUnheard()
     if (performance.now() - heardAt < DEAF_MS) return
     heardAt = performance.now()
     store.resubscribe()

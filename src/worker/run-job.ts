@@ -66,6 +66,7 @@ export class Run {
   start(): void {
     if (this.#isReported) return // given back before it began
     this.#startedAt = performance.now()
+    if (this.settings.logger.isLevelEnabled('debug')) this.#tell('a run starts')
     if (this.claimed.trace) this.#startSpan(this.claimed.trace)
     const { timeoutMs } = this.handler.task
     if (timeoutMs !== undefined) {
@@ -267,6 +268,14 @@ export class Run {
   #count(how: Ending): void {
     const now = performance.now()
     this.settings.meter.ended(this.handler.task.name, how, this.#startedAt ?? now, now)
+    if (this.settings.logger.isLevelEnabled('debug'))
+      this.#tell('a run has ended', { outcome: how, ms: Math.round(now - (this.#startedAt ?? now)) })
+  }
+
+  /** Never what the job carries. Asked for by whoever has looked at the level: a line for each run costs more than a no-op job. */
+  #tell(what: string, how: object = {}): void {
+    const { id: job, attempt } = this.claimed
+    this.settings.logger.debug({ job, task: this.handler.task.name, attempt, ...how }, what)
   }
 
   #success(result: string | null): Outcome {

@@ -26,7 +26,6 @@ import { channelName } from '../postgres/schema-name.ts'
 import { type Named, type Outcome, settleAndClaim } from '../postgres/settle-and-claim.ts'
 import { openRedis } from '../redis/open-redis.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
-import { tellOfRedis } from '../redis/redis-trouble.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import { createLagGauge } from '../runtime/event-loop-lag.ts'
 import type { Logger } from '../runtime/logger.ts'
@@ -42,6 +41,7 @@ import { createGroupEnds } from './group-ends.ts'
 import type { JobLogs } from './job-logs.ts'
 import { createLeaseChecks } from './lease-checks.ts'
 import type { Meter } from './meter.ts'
+import type { Outages } from './outages.ts'
 import { createRedisPath, type RedisPath } from './redis-path.ts'
 import { createRuns } from './runs.ts'
 import type { ThreadPool } from './thread-pool.ts'
@@ -106,6 +106,9 @@ export interface LifeOptions {
   meter: Meter
   memory: () => number
   logger: Logger
+  /** For what handlers do: an error of theirs says nothing about our stores. */
+  handlerLogger: Logger
+  outages: Outages
 }
 
 /** `earlier`: the life that died before it. */
@@ -122,6 +125,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     onDeath = resolve
   })
 
+  const { outages } = given
   const completions = createCompletions(given.postgres, schema, worker, logger)
   const runs = createRuns({
     pool,
@@ -136,7 +140,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       abortGraceMs: given.abortGraceMs,
       maxResultBytes: given.maxResultBytes,
       meter: given.meter,
-      logger,
+      logger: given.handlerLogger.child({ worker: workerId }),
       complete: async (job, work) => {
         const { completion, group } = await completions.complete(job, work)
         if (group !== undefined) groupEnds.add(group)
@@ -282,6 +286,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       failed: given.meter.failed,
     }),
     onError: error => logger.warn({ err: error }, 'the heartbeat missed a beat; trying again'),
+    onAgain: outages.postgres.outage.works,
   })
   const unregister = () => {
     const unregistered = unregisterWorker(pool, schema, worker).catch(error =>
@@ -292,11 +297,11 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
 
   let path: RedisPath | undefined
   const closePath = async () => path?.close()
-  const tellOfTrouble = tellOfRedis(logger, 'jobs come straight from Postgres')
   const openPath = ({ config, deployment }: { config: RedisConfig; deployment: string }) =>
     createRedisPath({
-      store: openRedis(config, tellOfTrouble),
-      onTrouble: tellOfTrouble,
+      store: openRedis(config, outages.redis.onTrouble, { onReady: outages.redis.outage.works }),
+      onTrouble: outages.redis.onTrouble,
+      onUnheard: outages.relay.failed,
       deployment,
       workerId,
       facts: given.facts,
@@ -305,6 +310,10 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       onBell: () => loop.look(),
       onChange: isOpen => {
         if (isEnding) return
+        if (isOpen) {
+          outages.redis.outage.works()
+          outages.relay.works()
+        }
         clearTimeout(directSoon)
         // Whoever beats does the upkeep as well.
         upkeep?.rest(isOpen)
@@ -331,6 +340,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
         else wakeUp.onRing()
       },
       onGap: () => {
+        outages.postgres.outage.works()
         cancels.look()
         drains.look()
         wakeUp.onRing()

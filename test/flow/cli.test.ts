@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -129,18 +129,62 @@ describe('longshore', () => {
       `import { defineTask } from '${PACKAGE}'
        export const handlers = [defineTask({ name: 'shout' }).handle(job => String(job.payload).toUpperCase())]`,
     )
-    const worker = longshore(['worker', '--tags', 'default,loud', tasks, '--name', 'shouter'])
-    await worker.says('running')
+    const worker = longshore(['worker', '--tags', 'default,loud', tasks, '--name', 'shouter'], {
+      DATABASE_URL: database.url,
+      LONGSHORE_LOG_LEVEL: 'debug',
+    })
+    await worker.says('running tasks shout; queues default; tags default, loud; properties none; ')
+    await worker.says('; jobs come straight from Postgres\n')
     const producer = createProducer({ postgres: database.url })
     const shout = defineTask({ name: 'shout' })
-    expect(await producer.waitFor(await producer.enqueue(shout, 'hello'))).toMatchObject({ result: 'HELLO' })
+    const ref = await producer.enqueue(shout, 'hello')
+    expect(await producer.waitFor(ref)).toMatchObject({ result: 'HELLO' })
     expect(await database.rows('select name, tags from longshore.workers')).toEqual([
       { name: 'shouter', tags: ['default', 'loud'] },
     ])
     worker.child.kill('SIGTERM')
-    expect((await worker.ended).code).toBe(0)
+    const { code, stderr } = await worker.ended
+    expect(code).toBe(0)
     expect(await database.rows('select from longshore.workers')).toEqual([])
     await producer.close()
+    // Level `debug` tells when runs start and how they end, and nothing of what they carry.
+    const lines = stderr.split('\n').flatMap(line => (line.startsWith('{') ? [JSON.parse(line)] : []))
+    expect(lines.filter(({ job }) => job === ref.id)).toMatchObject([
+      { level: 20, msg: 'a run starts', task: 'shout', attempt: 1 },
+      {
+        level: 20,
+        msg: 'a run has ended',
+        task: 'shout',
+        attempt: 1,
+        outcome: 'succeeded',
+        ms: expect.any(Number),
+      },
+    ])
+    expect(stderr).not.toMatch(/hello/i)
+  })
+
+  it('worker with a Redis that no relay keeps in step says so, and when one does', async () => {
+    const tasks = module(
+      'through.mjs',
+      `import { defineTask } from '${PACKAGE}'
+       export default [defineTask({ name: 'through' }).handle(() => {})]`,
+    )
+    const env = { DATABASE_URL: database.url, REDIS_URL: inject('redisUrl') }
+    const worker = longshore(['worker', tasks, '--properties', 'gpu=a100'], env)
+    await worker.says(
+      'properties gpu=a100; jobs come straight from Postgres for now: no relay is heard in Redis; start `longshore relay`',
+    )
+    await worker.says('because no relay keeps Redis in step: start `longshore relay`')
+    const relay = longshore(['relay'], env)
+    await worker.says('a relay keeps Redis in step: jobs come through Redis')
+    const other = longshore(['worker', tasks], env)
+    await other.says('; jobs come through Redis\n')
+    for (const cli of [worker, other, relay]) {
+      cli.child.kill('SIGTERM')
+      expect((await cli.ended).code).toBe(0)
+    }
+    expect(worker.said().split('because no relay')).toHaveLength(2)
+    expect(other.said()).not.toContain('no relay')
   })
 
   it('ends quietly when nobody reads on', async () => {
@@ -320,6 +364,43 @@ describe('longshore', () => {
     expect(stderr).toContain('Postgres 1')
     const url = /DATABASE_URL=(\S+)/.exec(stdout)?.[1] ?? ''
     expect((await run(['migrate'], { DATABASE_URL: url })).stderr).toContain('ECONNREFUSED')
+  })
+
+  it('dev keeps data and ports below a folder that only its user may enter, until the next time', async () => {
+    const home = join(folder, 'home')
+    mkdirSync(home, { mode: 0o700 })
+    const args = ['dev', '--data-dir', join(home, 'dev')]
+    const start = async (...more: string[]) => {
+      const dev = longshore([...args, ...more], {})
+      await dev.says('export REDIS_URL=')
+      const [, postgres = '', redis = ''] =
+        /DATABASE_URL=(\S+)\nexport REDIS_URL=(\S+)/.exec(dev.said()) ?? []
+      return { dev, postgres, redis }
+    }
+    const stop = async (dev: Cli) => {
+      dev.child.kill('SIGTERM')
+      expect((await dev.ended).code).toBe(0)
+    }
+    const first = await start()
+    const second = await run(args, {})
+    expect(second.stderr).toContain('already runs on')
+    expect(second.code).toBe(1)
+    const before = createProducer({ postgres: first.postgres })
+    const ref = await before.enqueue(defineTask<number>({ name: 'kept' }), 7)
+    await before.close()
+    await stop(first.dev)
+
+    const again = await start()
+    expect([again.postgres, again.redis]).toEqual([first.postgres, first.redis])
+    const after = createProducer({ postgres: again.postgres })
+    expect(await after.get(ref)).toMatchObject({ state: 'ready', payload: 7 })
+    await after.close()
+    // Given ones are used, and what is taken is told with what to do.
+    const taken = await run(['dev', '--port', new URL(again.postgres).port], {})
+    expect(taken.stderr).toContain('is in use; choose another or leave it out')
+    expect(taken.code).toBe(1)
+    await stop(again.dev)
+    expect((await run(['dev', '--redis-port', '0'], {})).stderr).toContain('a whole number from 1 to 65535')
   })
 })
 

@@ -216,6 +216,7 @@ describe('the heartbeat', () => {
       figures: () => ({ available: 3, max: 4, memory: 0.5, lagMs: 1.5, completed: 7, failed: 2 }),
       onCancelled: () => cancelled.add(),
       onError: () => undefined,
+      onAgain: () => undefined,
     })
     await heartbeat.begun
     expect(cancelled.count).toBe(0)

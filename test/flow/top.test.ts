@@ -30,6 +30,9 @@ describe('longshore top --once', () => {
     expect(frame.stdout).toContain('longshore top  schema longshore  dispatch direct')
     expect(frame.stdout).toMatch(/^default +3 +0 +0 +0 /m)
     expect(frame.stdout).toContain('no workers: start one with longshore worker\n')
+    expect(frame.stdout).toContain(
+      '\nno live worker takes ready jobs of task step (queue default, tag default): start one\n',
+    )
     expect(frame.stdout).not.toContain('\x1b')
     expect(json.code).toBe(0)
     expect(JSON.parse(json.stdout)).toMatchObject({
@@ -37,8 +40,28 @@ describe('longshore top --once', () => {
       dispatch: 'direct',
       queues: [{ name: 'default', ready: { count: 3, is: 'exact' }, running: { count: 0, is: 'exact' } }],
       workers: [],
+      unserved: [{ queue: 'default', task: 'step', tag: 'default', constraintTag: 'c:' }],
       rates: { endedPerSecond: expect.any(Number), enqueuedPerSecond: expect.any(Number) },
     })
+  })
+
+  it('[W12] names what waits and no live worker takes: by task, queue, tag or property', async () => {
+    const producer = deployment.producer({ tasks: [step] })
+    await producer.enqueue(step, 1, { constraints: { gpu: 'h100' } })
+    await producer.enqueue(defineTask<number>({ name: 'other', queue: 'elsewhere', tag: 'node' }), 1)
+    await deployment.worker({
+      handlers: [step.handle(() => new Promise(() => undefined))],
+      properties: { gpu: 'a100' },
+    })
+    const seen = await top('--once', '--json', '--interval', '100ms').ended
+    expect(JSON.parse(seen.stdout).unserved).toEqual([
+      { queue: 'default', task: 'step', tag: 'default', constraintTag: 'c:gpu=h100' },
+      { queue: 'elsewhere', task: 'other', tag: 'node', constraintTag: 'c:' },
+    ])
+    const frame = await top('--once', '--interval', '100ms').ended
+    expect(frame.stdout).toContain(
+      '\nno live worker takes ready jobs of task step (queue default, tag default, gpu=h100) and 1 more: start one\n',
+    )
   })
 
   it('[W12] says what to do where there is no terminal, no schema or no sense', async () => {

@@ -49,6 +49,7 @@ const EMPTY: Overview = {
   readyEstimate: null,
   workers: [],
   workerCount: exactly(0),
+  unserved: [],
   limits: [],
   limitCount: exactly(0),
   groups: { unfinished: exactly(0), stuck: exactly(0), shown: [] },
