@@ -86,7 +86,11 @@ async function poison(): Promise<void> {
        and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
        and a.atttypid in ('text'::regtype, 'text[]'::regtype, 'jsonb'::regtype)`,
   )
-  await database.rows('alter table longshore.lanes drop constraint constraint_tag_is_canonical')
+  const checks = await database.rows<{ drop: string }>(
+    `select format('alter table %s drop constraint %I', c.conrelid::regclass, c.conname) as drop
+     from pg_constraint c where c.connamespace = 'longshore'::regnamespace and c.contype = 'c' and c.coninhcount = 0`,
+  )
+  for (const check of checks) await database.rows(check.drop)
   await database.rows('set session_replication_role = replica')
   for (const { table, column, type } of columns) {
     const evil = type === 'jsonb' ? JSON.stringify(EVIL).slice(1, -1) : EVIL
