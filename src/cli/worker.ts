@@ -6,6 +6,7 @@ import { shownDuration } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { messageOf } from '../job/stored-error.ts'
 import type { Handler } from '../job/task.ts'
+import { NO_SCRIPTS } from '../redis/scripts.ts'
 import { createLogger } from '../runtime/logger.ts'
 import { createWorker, type Worker } from '../worker/create-worker.ts'
 import { loadModule } from './load-module.ts'
@@ -64,8 +65,8 @@ async function wayOf(worker: Worker): Promise<string> {
   if (worker.path === 'redis') return 'through Redis'
   const { redis } = await worker.health()
   const why =
-    redis === 'up'
-      ? 'no relay is heard in Redis; start `longshore relay`'
+    redis === 'up' || redis.includes(NO_SCRIPTS)
+      ? 'no relay of this version is heard in Redis; start `longshore relay`'
       : `Redis is ${redis.replace(/ \(.*?\)/, '')}`
   return `straight from Postgres for now: ${why}`
 }

@@ -166,10 +166,13 @@ export async function runScript(
 
 const isUnknownScript = (error: unknown) => /NOSCRIPT/.test(String((error as Error)?.message))
 
+/** Only a relay loads them. */
+export const NO_SCRIPTS = 'Redis does not have the scripts of this version of longshore'
+
 const notLoaded = (cause: unknown) =>
   new LongshoreError(
     'STORE_UNAVAILABLE',
-    'Redis does not have the scripts of this version of longshore. The relay that leads loads its own within a second, also after a restart of Redis. If this goes on, none leads, or one of another version: start or upgrade the relay',
+    `${NO_SCRIPTS}. The relay that leads loads its own within a second, also after a restart of Redis. If this goes on, none leads, or one of another version: start or upgrade the relay`,
     { cause },
   )
 

@@ -194,14 +194,14 @@ describe('a folder that is kept', () => {
       const given = { dataDir: join(home, 'data'), env: bareEnv() }
       const first = await startPostgres(given)
       const port = Number(new URL(first.url).port)
-      await query(first.url, 'create table kept ()')
+      await query(first.url, 'create table public.kept ()')
       await first.kill()
       await first.restart()
       await query(first.url, 'checkpoint')
       await first.stop()
       const again = await startPostgres({ ...given, port })
       expect(again.url).toBe(first.url)
-      await query(again.url, 'table kept')
+      await query(again.url, 'table public.kept')
       await again.stop()
       expect((await stat(home)).mode & 0o777).toBe(0o700)
     },
