@@ -45,7 +45,7 @@ export async function writeProgram(folder: string, name: string, script: string)
 }
 
 export async function query(url: string, text: string): Promise<Record<string, unknown>[]> {
-  const pool = openPool(url, 1, () => {})
+  const pool = openPool(url, 1, () => {}, { isLent: true })
   try {
     return (await pool.query(text)).rows
   } finally {
