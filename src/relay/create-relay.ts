@@ -96,7 +96,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
   checkObject('CONFIG_INVALID', 'createRelay', options)
   const [settings, given] = checkAll(
     () => readOptions('relay', 'createRelay', options, KNOWN),
-    () => options.logger && withSafeErrors(options.logger),
+    () => (options.logger === undefined ? undefined : withSafeErrors(options.logger)),
     () => typeof options.redis !== 'string' && options.redis && readRedisConfig(options.redis),
   )
   const { schema } = settings

@@ -20,7 +20,7 @@ export function createLogger(
 
 /** A logger of the user's, made safe. */
 export function withSafeErrors(logger: Logger): Logger {
-  if (typeof logger.child !== 'function') {
+  if (typeof logger?.child !== 'function') {
     throw new LongshoreError(
       'CONFIG_INVALID',
       'logger must be a pino logger, such as pino({ level: "warn" })',

@@ -158,7 +158,7 @@ export function createWorker(options: WorkerOptions): Worker {
   const [settings, handlers, given] = checkAll(
     () => readOptions('worker', 'createWorker', options, KNOWN),
     () => byTask(options.handlers),
-    () => options.logger && withSafeErrors(options.logger),
+    () => (options.logger === undefined ? undefined : withSafeErrors(options.logger)),
     () => typeof options.postgres !== 'string' && options.postgres && portableConfig(options.postgres),
     () => options.redis && readRedisConfig(options.redis),
   )

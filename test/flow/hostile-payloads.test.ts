@@ -125,7 +125,6 @@ describe('payloads', () => {
 describe('names', () => {
   it('of every kind come through as they are, from code and from SQL', async () => {
     const { lines, logger } = listen()
-    const producer = deployment.producer({ logger })
     const names = fc.uniqueArray(label, { minLength: 6, maxLength: 12 })
     await always(
       'names',
@@ -134,6 +133,7 @@ describe('names', () => {
         names,
         async ([queue = '', tag = '', key = '', value = '', workflow = '', ...tasks]) => {
           const defined = tasks.map(name => defineTask<unknown>({ name, queue, tag, concurrencyPerKey: 2 }))
+          const producer = deployment.producer({ logger })
           const constraints = { gpu: value.slice(0, 40).toWellFormed() }
           const worker = await deployment.worker({
             handlers: defined.map(task => task.handle(({ task }) => task)),

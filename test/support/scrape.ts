@@ -22,7 +22,7 @@ export function useServed() {
     const cli = spawnCli([...args, '--metrics-port', '0'], { LONGSHORE_LOG_LEVEL: 'silent', ...env })
     started.push(cli)
     await cli.says('/metrics\n')
-    const url = /running, metrics at (http:\/\/127\.0\.0\.1:\d+\/metrics)\n/.exec(cli.said())?.[1] ?? ''
+    const url = /running.*, metrics at (http:\/\/127\.0\.0\.1:\d+\/metrics)\n/.exec(cli.said())?.[1] ?? ''
     return {
       cli,
       url,
