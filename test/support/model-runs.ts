@@ -7,8 +7,8 @@ import { historyProperty } from './model-history.ts'
 import { type Ground, modelGround } from './model-world.ts'
 import type { TestRedis } from './redis.ts'
 
-/** Of one file, unless a number of runs is given. */
-const ENOUGH_MS = 60_000
+/** Of one file, unless a number of runs is given. Longer with `npm run test:all`. */
+const ENOUGH_MS = process.env['LONGSHORE_ALL'] ? 120_000 : 30_000
 
 export interface ModelRuns {
   /** Throws with the shrunk history. Answers how many there were. */
