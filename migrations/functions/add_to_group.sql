@@ -43,7 +43,7 @@ begin
     select * into v_group from longshore.groups g
     where g.id = p_group and longshore.is_own(v_role, g.enqueued_by) for key share;
     if not found then
-      raise exception 'longshore: there is no group %', p_group using errcode = 'LS002', hint = 'Was it submitted, and has its transaction been committed?';
+      raise exception 'longshore: there is no group %', p_group using errcode = 'LS002', hint = 'Was it submitted by this service, and has its transaction been committed?';
     end if;
     if p_retried and (exists (select from longshore.jobs j where j.id = p_ids[1])
       or exists (select from longshore.finished_jobs f where f.id = p_ids[1]))

@@ -40,7 +40,7 @@ export function toId(what: 'job' | 'group', text: string): JobId {
 export const jobNotFound = (id: string, schema: string): LongshoreError =>
   new LongshoreError(
     'JOB_NOT_FOUND',
-    `there is no job ${id} in schema "${schema}": its transaction may not have been committed, or its history has been dropped`,
+    `there is no job ${id} in schema "${schema}": its transaction may not have been committed, its history has been dropped, or it is of another service`,
   )
 
 export function toLimit(text: string): number {

@@ -37,7 +37,7 @@ function deny(schema: string, roles: readonly string[], message: string, cause?:
   const whom = (roles.length > 0 ? roles : ['owner']).map(role => `"${schema}_${role}"`).join(' or ')
   throw new LongshoreError(
     'PERMISSION_DENIED',
-    `Postgres refuses it: ${message}. Grant this user the role that may, ${whom} (or with the prefix that was given); \`longshore migrate --roles\` makes the roles`,
+    `Postgres refuses it: ${message}. Grant this user the role that may, ${whom} (or with the prefix that was given); \`longshore migrate --roles\` makes the roles${roles.includes('producer') ? '. A job is seen by the service that enqueued it: grant it through the role of that service' : ''}`,
     cause === undefined ? {} : { cause },
   )
 }

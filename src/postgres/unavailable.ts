@@ -37,7 +37,7 @@ export function toUnavailable(error: unknown): unknown {
   const shown = said.includes(code) ? said : `${said} (${code})`.trim()
   return new LongshoreError(
     'STORE_UNAVAILABLE',
-    `Postgres cannot be used: ${shown}. Start it, wait until it is back, or correct the connection string; then call again`,
+    `Postgres cannot be used: ${shown}. Start it, wait until it is back, or correct the connection string; then call again (an enqueue with an id of your own, since it may have been stored)`,
     { cause: error },
   )
 }

@@ -225,5 +225,5 @@ const inOrder = (places: Iterable<LinePlace>): LinePlace[] =>
 const notFound = (id: string, schema: string) =>
   new LongshoreError(
     'JOB_NOT_FOUND',
-    `there is no job ${id} in schema "${schema}": its transaction may not have been committed, or its history has been dropped`,
+    `there is no job ${id} in schema "${schema}": its transaction may not have been committed, its history has been dropped, or it is of another service`,
   )

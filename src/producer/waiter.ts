@@ -184,7 +184,7 @@ export function createWaiter(options: {
       const known = kind === 'job' ? await whereJobIs(id as JobId) : await whereGroupIs(id)
       return late(
         known ??
-          `no ${kind} with this id is known: its transaction may not have been committed, or its history has been dropped`,
+          `no ${kind} with this id is known: its transaction may not have been committed, its history has been dropped, or it is of another service`,
       )
     } catch (cause) {
       return late(`and Postgres cannot be asked about it: ${messageOf(cause)}`, { cause })

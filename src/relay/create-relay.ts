@@ -27,6 +27,7 @@ import { createLogger, type Logger, withSafeErrors } from '../runtime/logger.ts'
 import { withOutages } from '../runtime/outage.ts'
 import { checkAll } from '../runtime/problems.ts'
 import type { Exposition, Metrics } from '../runtime/prometheus.ts'
+import { isNotLeader } from '../upkeep/lead.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { notReady, type RelayHealth, type RelayProbes, readHealth } from './relay-health.ts'
 import { type RelayLoop, type RelayMetrics, startRelayLoop } from './relay-loop.ts'
@@ -226,7 +227,10 @@ export function createRelay(options: RelayOptions = {}): Relay {
     const onTerm = (epoch: string | null) => {
       change = change
         .then(() => follow(epoch))
-        .catch(error => logger.warn({ err: error }, 'could not begin or end a term; trying again'))
+        .catch(error => {
+          const level = isNotLeader(error) ? 'debug' : 'warn' // another process leads by now
+          logger[level]({ err: error }, 'could not begin or end a term; trying again')
+        })
     }
     return {
       onTerm,

@@ -5,7 +5,10 @@ import { type Completed, completeJob } from '../postgres/complete-job.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import type { WorkerKey } from '../postgres/secret.ts'
+import { isTransientError } from '../postgres/transient-error.ts'
+import { toUnavailable } from '../postgres/unavailable.ts'
 import type { Logger } from '../runtime/logger.ts'
+import { withRetry } from '../runtime/retry.ts'
 import type { Lease } from './runs.ts'
 
 export interface Completions {
@@ -15,6 +18,7 @@ export interface Completions {
 
 /** Completions under way at once; more wait for their turn. */
 const CONNECTIONS = 5
+const PATIENCE = { firstMs: 50, maxMs: 1000, forMs: 10_000 }
 
 export function createCompletions(
   postgres: PostgresConfig,
@@ -37,7 +41,18 @@ export function createCompletions(
   return {
     async complete(lease, work) {
       if (hasClosed) throw new LongshoreError('LEASE_LOST', 'the worker has given the job back')
-      return completeJob(pool(), schema, worker, lease, work)
+      // Until the work has begun nothing has happened, and a Postgres that is away for a moment is waited for.
+      let hasBegun = false
+      const begin = (tx: Queryable) => {
+        hasBegun = true
+        return work(tx)
+      }
+      return withRetry(() => completeJob(pool(), schema, worker, lease, begin), {
+        ...PATIENCE,
+        isTransient: error => !hasBegun && !hasClosed && isTransientError(error),
+      }).catch(error => {
+        throw hasBegun ? error : toUnavailable(error)
+      })
     },
     async close() {
       hasClosed = true

@@ -204,6 +204,30 @@ describe('ctx.complete', () => {
     expect(await notesOf(ref.id)).toEqual([])
   })
 
+  it('[X4] waits for a Postgres that is away for a moment before its work has begun, without using an attempt', async () => {
+    const proxy = await startProxy(database.urlOf('worker'))
+    try {
+      let begun = 0
+      const { ended, notes } = await run(async (job, ctx) => {
+        // A port where nothing listens.
+        proxy.leadTo('postgres://127.0.0.1:1/none')
+        const { dials } = proxy
+        const completed = ctx.complete(async tx => {
+          begun++
+          await note(tx, job.id, 'written')
+        })
+        await eventually('it has tried again', async () => proxy.dials >= dials + 5)
+        proxy.leadTo(database.urlOf('worker'))
+        await completed
+      }, proxy.url)
+      expect(ended).toMatchObject({ state: 'succeeded', attempts: 1 })
+      expect(notes).toEqual(['written'])
+      expect(begun).toBe(1)
+    } finally {
+      await proxy.close()
+    }
+  })
+
   it.each([
     ['reply', true],
     ['request', false],

@@ -496,7 +496,7 @@ describe('jobs that are added to a live group', () => {
     const unknown = newJobId()
     await expect(add(unknown)).rejects.toMatchObject({
       code: 'GROUP_NOT_FOUND',
-      message: `there is no group ${unknown}. Was it submitted, and has its transaction been committed?`,
+      message: `there is no group ${unknown}. Was it submitted by this service, and has its transaction been committed?`,
     })
     expect(await producer.cancelGroup(group)).toBe('cancelling')
     await expect(add(group)).rejects.toMatchObject({

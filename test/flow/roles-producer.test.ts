@@ -476,7 +476,7 @@ holds(
 holds(
   'Postgres',
   'reader',
-  'read payloads, results, errors beyond their message, or logs; change anything',
+  'read payloads, results, errors beyond their messages, or logs; change anything',
   async () => {
     for (const call of [
       'select payload from longshore.jobs',

@@ -66,7 +66,7 @@ export const ROLE_ROWS: readonly RoleRow[] = [
     may: [
       'look at the views and at every table, but for what jobs carry: `longshore top`, `groups`, `workflows`, `doctor`, `explain`',
     ],
-    'may not': ['read payloads, results, errors beyond their message, or logs; change anything'],
+    'may not': ['read payloads, results, errors beyond their messages, or logs; change anything'],
   }),
   ...rowsOf('Redis', 'producer', {
     may: ['tell the relay which jobs it has made ready'],
