@@ -15,7 +15,7 @@
 --- @arg keyFree      {int?} slots of it that are free
 --- @arg fromScore    {place} the bound from which was read
 --- @arg fromId       {any}
---- @arg boundScore   {place?} the bound from now on, or nothing: all has been read
+--- @arg boundScore   {int?} the bound from now on, or nothing: all has been read
 --- @arg boundId      {any}
 --- @items            id {text}, score {int}, token {int}
 --- @returns          {code, bells, bound score, bound id}; code also MOVED: the bound is another one by now, read again from there;

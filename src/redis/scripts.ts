@@ -41,8 +41,7 @@ const KINDS: Readonly<Record<string, RegExp>> = {
   int: /^\d{1,16}$/,
   'int?': /^\d{0,16}$/,
   place: /^(-1|\d{1,16})$/, // -1: before all of them
-  'place?': /^(-1|\d{0,16})$/,
-  counts: /^(\d{1,16},-?\d{1,16}(,\d{1,16},-?\d{1,16})*)?$/, // number, count, number, count, …
+  counts: /^(\d{1,10},-?\d{1,9}(,\d{1,10},-?\d{1,9})*)?$/, // number, count, number, count, …
   text: /^./s,
   any: /^/,
 }
