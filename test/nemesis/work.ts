@@ -43,7 +43,9 @@ async function run(job: RunningJob<Payload>, ctx: JobContext): Promise<void> {
       })
   } catch (error) {
     const cause = ctx.signal.aborted ? ctx.signal.reason : error
-    end(cause instanceof LongshoreError ? cause.code : `threw ${(error as { code?: string }).code ?? error}`)
+    // A completion that found no Postgres has failed by itself, as one that the driver gave up.
+    const isOwn = cause instanceof LongshoreError && cause.code !== 'STORE_UNAVAILABLE'
+    end(isOwn ? cause.code : `threw ${(error as { code?: string }).code ?? error}`)
     throw error
   }
   if (way === 'fail' || (way === 'flaky' && job.attempt === 1)) {
