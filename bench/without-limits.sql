@@ -152,9 +152,9 @@ begin
     end;
     if v_ids is null then
       return query
-      select c.* from longshore.settle_carefully(p_worker, p_ids, p_tokens, p_results) c;
+      select c.* from longshore.settle_contended(p_worker, p_ids, p_tokens, p_results) c;
     else
-      perform longshore.tell_waiters(v_ids);
+      perform longshore.notify_job_waiters(v_ids);
       if v_linked is not null then
         return query
         select r.id, 'ready'::text, null::int, null::smallint, null::smallint from unnest(v_ready) as r(id)
@@ -165,7 +165,7 @@ begin
   end if;
 
   if p_others is not null then
-    return query select o.* from longshore.settle_others(p_worker, p_others) o;
+    return query select o.* from longshore.settle_unsuccessful(p_worker, p_others) o;
   end if;
 end
 $$;

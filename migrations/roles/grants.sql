@@ -15,7 +15,7 @@ grant execute on function longshore.priority_of, longshore.run_at_of, longshore.
 
 -- Producers: enqueue; read, change and cancel what is their own, see is_own.sql.
 grant execute on function
-  longshore.introduce_tasks, longshore.make_lane, longshore.need_transaction, longshore.enqueue, longshore.enqueue_alike,
+  longshore.register_tasks_if_new, longshore.make_lane, longshore.need_transaction, longshore.enqueue, longshore.enqueue_alike,
   longshore.enqueue_jobs, longshore.add_to_group, longshore.add_to_groups, longshore.change, longshore.cancel, longshore.cancel_group,
   longshore.resume_workflow, longshore.read_jobs, longshore.read_logs, longshore.read_last_logs, longshore.read_unseen_logs,
   longshore.read_progress, longshore.await_jobs, longshore.forget_awaited, longshore.explain, longshore.read_groups
@@ -40,7 +40,7 @@ grant execute on function
 -- The upkeep: each duty takes the secret of the leader.
 grant execute on function
   longshore.resign, longshore.promote_due, longshore.rescue, longshore.sweep_groups, longshore.watch_groups,
-  longshore.prepare_history, longshore.forget_history, longshore.forget_expired, longshore.tend_logs, longshore.leave_redis
+  longshore.prepare_history, longshore.forget_history, longshore.forget_expired, longshore.maintain_log_partitions, longshore.switch_to_direct
   to longshore_worker, longshore_relay;
 
 -- Health: sessions that stop others with locks.

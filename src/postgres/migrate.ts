@@ -1,6 +1,6 @@
 /**
  * Owns the shape of the database: applies `migrations/*.sql` once and in order, and re-creates the functions under
- * `migrations/functions/` whose text has changed. Every step is a transaction that takes the lock first and then
+ * `migrations/functions/<step>/` whose text has changed. Every step is a transaction that takes the lock first and then
  * looks at what is left to do, so any number of processes may start at once, also behind a transaction pooler. Processes go on
  * meanwhile: a step that would have to wait for somebody's open transaction, with everybody else behind it, is tried again later.
  */
@@ -97,7 +97,6 @@ function schemaFiles(): SchemaFiles {
   const read = (folder: URL): SqlFile[] =>
     readdirSync(folder)
       .filter(file => file.endsWith('.sql'))
-      .sort()
       .map(file => {
         const sql = readFileSync(new URL(file, folder), 'utf8')
         return {
@@ -106,9 +105,16 @@ function schemaFiles(): SchemaFiles {
           checksum: createHash('sha256').update(sql).digest('hex'),
         }
       })
+  const functions = new URL('functions/', root)
+  const byName = (a: SqlFile, b: SqlFile) => (a.name < b.name ? -1 : 1)
   cached = {
-    migrations: read(root).map(file => ({ ...file, version: Number(file.name.slice(0, 4)) })),
-    functions: read(new URL('functions/', root)),
+    migrations: read(root)
+      .map(file => ({ ...file, version: Number(file.name.slice(0, 4)) }))
+      .sort(byName),
+    // A folder for each step of a job's way.
+    functions: readdirSync(functions)
+      .flatMap(step => read(new URL(`${step}/`, functions)))
+      .sort(byName),
   }
   return cached
 }

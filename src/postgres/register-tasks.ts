@@ -25,6 +25,6 @@ export async function registerTasks(
   const { rows } = await db.query("select has_function_privilege($1, 'execute') as may_limit", [
     `"${schema}".register_tasks(jsonb)`,
   ])
-  const verb = rows[0]?.['may_limit'] ? 'register_tasks' : 'introduce_tasks'
+  const verb = rows[0]?.['may_limit'] ? 'register_tasks' : 'register_tasks_if_new'
   await db.query(inSchema(schema, `select longshore.${verb}($1)`), [JSON.stringify(facts)])
 }

@@ -16,7 +16,7 @@ export async function keepHistory(pool: Pool, schema: string, { name, secret }: 
   await briefly(pool, inSchema(schema, 'select longshore.forget_history($1, $2)'), leader)
   await briefly(pool, inSchema(schema, 'select longshore.forget_expired($1, $2)'), leader)
   // The last: locks on the logs hold up nothing else.
-  await briefly(pool, inSchema(schema, 'select longshore.tend_logs($1, $2, $3)'), [
+  await briefly(pool, inSchema(schema, 'select longshore.maintain_log_partitions($1, $2, $3)'), [
     HISTORY_DAYS_AHEAD,
     ...leader,
   ])

@@ -11,10 +11,10 @@ import { isTransientError } from '../postgres/transient-error.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { keepHistory } from './keep-history.ts'
 import { isNotLeader, type LeaderRank, lead, resign } from './lead.ts'
-import { leaveRedis } from './leave-redis.ts'
 import { createDueJobs } from './promote-due-jobs.ts'
 import { rescueJobs } from './rescue-jobs.ts'
 import { createGroupSweep } from './sweep-groups.ts'
+import { switchToDirect } from './switch-to-direct.ts'
 import { createWatchdog } from './watch-groups.ts'
 
 export interface Upkeep {
@@ -102,7 +102,7 @@ export function startUpkeep(options: {
     await rescueJobs(db, schema, holder, performance.now() - leadingSince, logger)
     await sweepGroups()
     if (options.rank !== 'relay with Redis')
-      await leaveRedis(db, schema, holder, performance.now() - leadingSince, logger)
+      await switchToDirect(db, schema, holder, performance.now() - leadingSince, logger)
     if (performance.now() < historyAt) return
     // A failure here (most likely a lock that was not to be had) must not end the term.
     await keepHistory(pool, schema, holder).then(

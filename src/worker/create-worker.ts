@@ -1,6 +1,6 @@
 /**
  * The worker: claims jobs, runs them, settles them. Options are checked here; `worker-life.ts` is one life of it,
- * `succession.ts` what follows when one has died, `exchange-loop.ts` the traffic with Postgres, `runs.ts` what it runs, `run-job.ts` one run.
+ * `worker-restart.ts` what follows when one has died, `exchange-loop.ts` the traffic with Postgres, `runs.ts` what it runs, `run-job.ts` one run.
  */
 import { availableParallelism, hostname } from 'node:os'
 import { checkList, checkObject, checkOptions } from '../job/check-options.ts'
@@ -32,10 +32,10 @@ import { loadTracing } from '../runtime/tracing.ts'
 import { createJobLogs, noLogCounts } from './job-logs.ts'
 import { Meter } from './meter.ts'
 import { createOutages } from './outages.ts'
-import { beginLives, type Lives } from './succession.ts'
 import { createThreadPool, type ThreadPool } from './thread-pool.ts'
 import { notReady, readHealth, type StoreProbes, type WorkerHealth } from './worker-health.ts'
 import { beginLife } from './worker-life.ts'
+import { beginLives, type Lives } from './worker-restart.ts'
 
 /** What is not given comes from the environment, as the table of settings in the guide says. */
 export interface WorkerOptions extends Partial<WorkerSettings> {

@@ -1,6 +1,6 @@
 /** Owns whether a worker can do its work, and in which words it says so. */
 import { type Health, type Probe, shownLocks, shownStore } from '../runtime/health.ts'
-import type { Lives } from './succession.ts'
+import type { Lives } from './worker-restart.ts'
 
 export interface WorkerHealth extends Health {
   /** `drained` is ready: it does what it was told, and another would be drained as well. `beginning anew`: it lost its lease. */

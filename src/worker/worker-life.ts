@@ -1,7 +1,7 @@
 /**
  * One life of a worker, from registration to deregistration: wires the exchange loop, the runs, the wake-up, the
  * heartbeat and the upkeep together, and takes them down in order. A life whose lease ran out has died: nothing it says
- * counts any more, and `succession.ts` begins the next.
+ * counts any more, and `worker-restart.ts` begins the next.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { LongshoreError } from '../job/errors.ts'

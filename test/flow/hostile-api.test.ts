@@ -235,7 +235,7 @@ describe('the verbs of a producer', () => {
       ),
       `longshore.enqueue('x', '{}', jsonb_build_object('constraints', jsonb_build_object($1::text, '1')))`,
       `longshore.set_limits($1, 0, 0)`,
-      `longshore.settle_others(1, jsonb_build_array(jsonb_build_object('outcome', $1::text, 'id', gen_random_uuid(), 'token', 1)))`,
+      `longshore.settle_unsuccessful(1, jsonb_build_array(jsonb_build_object('outcome', $1::text, 'id', gen_random_uuid(), 'token', 1)))`,
     ]
     for (const call of inSql) {
       const error = await database

@@ -296,7 +296,8 @@ describe('the lease', () => {
     await database.rows("update longshore.leader set holder = null, rank = 0, expires_at = '-infinity'")
     await deployment.producer().enqueue(task, 1)
     const leave = async (holder: string) =>
-      (await database.rows<{ left: boolean }>('select longshore.leave_redis($1) as left', [holder]))[0]?.left
+      (await database.rows<{ left: boolean }>('select longshore.switch_to_direct($1) as left', [holder]))[0]
+        ?.left
     await lead('relay', 2)
     expect(await leave('relay')).toBe(false)
     expect(await leave('worker')).toBe(false)

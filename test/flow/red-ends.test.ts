@@ -110,7 +110,7 @@ const history: Guard[] = [
   {
     rule: 'a job has no more attempts than it may',
     without: {
-      name: 'settle_others',
+      name: 'settle_unsuccessful',
       remove: " or (v_given.outcome = 'retry' and v_job.attempts >= v_job.max_attempts)",
     },
     happens: async () => {
@@ -146,7 +146,11 @@ const cancels: Guard[] = [
   },
   {
     rule: 'a run that was cancelled meanwhile is not tried again',
-    without: { name: 'settle_others', remove: 'if v_job.is_cancelled then', replacement: 'if false then' },
+    without: {
+      name: 'settle_unsuccessful',
+      remove: 'if v_job.is_cancelled then',
+      replacement: 'if false then',
+    },
     happens: async () => {
       const { producer, worker, first } = await running()
       await producer.cancel(first.id)

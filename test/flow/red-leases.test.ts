@@ -92,7 +92,7 @@ const fences: Guard[] = [
   },
   {
     rule: 'settle, where not all is as it should be: the lease token',
-    without: { name: 'settle_carefully', remove: 'where j.lease_token = (v_given ->> j.id::text)::bigint' },
+    without: { name: 'settle_contended', remove: 'where j.lease_token = (v_given ->> j.id::text)::bigint' },
     happens: () =>
       staleRun((worker, stale, others) => worker.settle([settling(stale), ...others.map(settling)])),
     tells: /a run whose lease was gone/,
@@ -100,7 +100,7 @@ const fences: Guard[] = [
   {
     rule: 'settle, where not all is as it should be: the worker',
     without: {
-      name: 'settle_carefully',
+      name: 'settle_contended',
       remove: 'and j.worker_id = p_worker\n    order',
       replacement: 'order',
     },
@@ -109,13 +109,13 @@ const fences: Guard[] = [
   },
   {
     rule: 'settle of a failure: the lease token',
-    without: { name: 'settle_others', remove: ' and j.lease_token = v_given.token' },
+    without: { name: 'settle_unsuccessful', remove: ' and j.lease_token = v_given.token' },
     happens: () => staleRun(fail),
     tells: /a run whose lease was gone/,
   },
   {
     rule: 'settle of a failure: the worker',
-    without: { name: 'settle_others', remove: ' and j.worker_id = p_worker' },
+    without: { name: 'settle_unsuccessful', remove: ' and j.worker_id = p_worker' },
     happens: () => strangeRun(fail),
     tells: /the run of another/,
   },
@@ -229,13 +229,13 @@ const races: Guard[] = [
     rule: 'settle of a retry holds the job: no rescue comes in between',
     given: [
       {
-        name: 'settle_others',
+        name: 'settle_unsuccessful',
         remove: '    if v_job.is_cancelled then',
         replacement: `    ${pauseAt(BARRIER)}\n    if v_job.is_cancelled then`,
       },
       { name: 'settle', remove: "set lock_timeout = '50ms'", replacement: "set lock_timeout = '20s'" },
     ],
-    without: { name: 'settle_others', remove: '\n    for no key update skip locked' },
+    without: { name: 'settle_unsuccessful', remove: '\n    for no key update skip locked' },
     happens: () => whileEnding(retry),
     tells: /^14: .* its run ended with attempts/m,
   },

@@ -147,7 +147,7 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   },
   {
     verb: 'a run that is given back',
-    note: { name: 'settle_others', remove: 'perform longshore.note_changes(v_ready);' },
+    note: { name: 'settle_unsuccessful', remove: 'perform longshore.note_changes(v_ready);' },
     bell: {
       name: 'send_back',
       remove: 'perform longshore.offer(p_job.lane, v_score, p_job.id, 1);',

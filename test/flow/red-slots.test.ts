@@ -186,7 +186,7 @@ const freed: Guard[] = [
   {
     rule: 'a settle tells them where not all is as it should be',
     without: {
-      name: 'settle_carefully',
+      name: 'settle_contended',
       remove:
         'unnest(v_ended.lanes, v_ended.slots, v_ended.key_slots) as h(lane, slot, key_slot);\n  if v_plain',
       replacement:
@@ -201,7 +201,7 @@ const freed: Guard[] = [
   {
     rule: 'a failure tells them',
     without: {
-      name: 'settle_others',
+      name: 'settle_unsuccessful',
       remove: '    if v_job.slot is not null or v_job.key_slot is not null then',
       replacement: '    if false then',
     },
@@ -214,7 +214,7 @@ const freed: Guard[] = [
   {
     rule: 'the end of a job of a group tells them',
     without: {
-      name: 'ended_linked',
+      name: 'settle_answer',
       remove: 'where p_job.slot is not null or p_job.key_slot is not null',
       replacement: 'where false',
     },
@@ -393,7 +393,7 @@ const changed: Guard[] = [
   },
   {
     rule: 'no slot passes on to what Redis names while a lowered limit drains',
-    without: { name: 'keep_slots', remove: 'select g.is_draining from', replacement: 'select false from' },
+    without: { name: 'reuse_slots', remove: 'select g.is_draining from', replacement: 'select false from' },
     happens: () => endWhileDraining(true),
     tells: /more ran than may/,
   },

@@ -120,14 +120,14 @@ const terms: Guard[] = [
   },
   {
     rule: 'only who leads without Redis leaves it',
-    without: { name: 'leave_redis', remove: ' and l.rank < 2' },
+    without: { name: 'switch_to_direct', remove: ' and l.rank < 2' },
     happens: async () => {
       await free()
       await throughRedis()
       await lead('relay')
       await database.rows("update longshore.leader set since = now() - interval '1 hour'")
       await deployment.producer().enqueue(task, 1)
-      await database.rows("select longshore.leave_redis('relay')")
+      await database.rows("select longshore.switch_to_direct('relay')")
       if ((await noted()) === 0) return 'the outbox of a relay that leads is dropped'
     },
     tells: /is dropped/,

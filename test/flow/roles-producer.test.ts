@@ -288,7 +288,7 @@ holds('Postgres', 'producer', 'let a workflow go on that a job of another servic
 
 const TASK = { queue: 'q', tag: 't', maxAttempts: 3, maxRescues: 5, concurrency: 4, concurrencyPerKey: 2 }
 const introduce = (user: string, task: object) =>
-  rows(user, 'select longshore.introduce_tasks($1)', [JSON.stringify([task])])
+  rows(user, 'select longshore.register_tasks_if_new($1)', [JSON.stringify([task])])
 const known = async (task: string) =>
   (
     await database.rows(
@@ -421,7 +421,7 @@ holds(
         'enqueue_jobs',
         'explain',
         'forget_awaited',
-        'introduce_tasks',
+        'register_tasks_if_new',
         'make_lane',
         'need_transaction',
       ],
@@ -569,7 +569,7 @@ describe('without its guard', () => {
 
   it('[X15] the last of two producers that introduce a task at once decides', async () => {
     const gone = {
-      name: 'introduce_tasks',
+      name: 'register_tasks_if_new',
       remove: "perform pg_advisory_xact_lock(hashtext('longshore.make_lane'));",
     }
     expect(await weakened(database, [gone], () => race('raced without'))).toMatchObject({ queue: 'x' })

@@ -333,7 +333,7 @@ describe('the leader', () => {
     'prepare_history(1, $1, $2)',
     'forget_history($1, $2)',
     'forget_expired($1, $2)',
-    'tend_logs(1, $1, $2)',
+    'maintain_log_partitions(1, $1, $2)',
   ]
   const NOT_LEADER = 'LS006'
   const free = () =>
@@ -370,7 +370,7 @@ describe('the leader', () => {
       [id],
     )
     expect(await rows('one', 'select * from longshore.rescue(3600000, 100, $1, $2)', key)).toEqual([])
-    expect(await one('one', 'select longshore.leave_redis($1, $2)', key)).toBe(false)
+    expect(await one('one', 'select longshore.switch_to_direct($1, $2)', key)).toBe(false)
     expect(await one('relay', LEAD.relay, ['the relay', newSecret()])).not.toBeNull()
     expect(await refusal('one', `select longshore.${DUTIES[0]}`, key)).toBe(NOT_LEADER)
     await database.rows('delete from longshore.workers where id = $1', [id])
@@ -398,7 +398,7 @@ describe('the leader', () => {
           expect([duty, await refusal('two', `select longshore.${duty}`, forged)]).toEqual([duty, NOT_LEADER])
         expect(await refusal('two', `select longshore.${DUTIES[0]}`, [null, null])).toBe(NOT_LEADER)
         await rows('two', 'select longshore.resign($1, $2)', forged)
-        expect(await one('two', 'select longshore.leave_redis($1, $2)', forged)).toBe(false)
+        expect(await one('two', 'select longshore.switch_to_direct($1, $2)', forged)).toBe(false)
       }
       expect(await state()).toEqual(before)
       // When the lease has run out the name is free; it is another term all the same.
@@ -649,7 +649,7 @@ describe('without its guard', () => {
       remove: 'where (l.holder, l.secret) is not distinct from (p_holder, v_secret)',
       replacement: 'where l.holder = p_holder',
     }
-    const duty = () => refusal('two', "select longshore.tend_logs(1, 'you', $1)", [newSecret()])
+    const duty = () => refusal('two', "select longshore.maintain_log_partitions(1, 'you', $1)", [newSecret()])
     expect(await duty()).toBe('LS006')
     const unchecked = {
       name: 'need_leader',

@@ -175,7 +175,7 @@ describe('migrate --roles', () => {
       await as(kind, 'select longshore.resign($1, $2)', [name, secret])
     }
     await leads('relay', 'lead_as_relay($1, 60000, true, $2)', 'a relay', 'prepare_history')
-    await leads('worker', 'lead_as_worker($1, 60000, $2)', 'a worker', 'tend_logs')
+    await leads('worker', 'lead_as_worker($1, 60000, $2)', 'a worker', 'maintain_log_partitions')
     const strays = await database.rows(
       `select c.relname from pg_class c where c.relnamespace = 'longshore'::regnamespace and pg_get_userbyid(c.relowner) <> $1`,
       [`${roles.prefix}_owner`],

@@ -64,7 +64,9 @@ async function handWorker(tasks: string[]) {
 
 const excuseOf = async (group: { id: string }) =>
   (
-    await database.rows<{ excuse: string | null }>('select longshore.group_excuse($1) as excuse', [group.id])
+    await database.rows<{ excuse: string | null }>('select longshore.why_group_is_idle($1) as excuse', [
+      group.id,
+    ])
   )[0]?.excuse
 
 /** A group of `first` and `second`, which runs after it. */
@@ -382,7 +384,7 @@ describe('what excuses a group', () => {
     await quiet(group, 'running')
     // Without following the turn, a group would be cancelled because another takes its time.
     const blind = {
-      name: 'group_excuse',
+      name: 'why_group_is_idle',
       remove: 'where t.group_id is not null',
       replacement: 'where false',
     }

@@ -107,7 +107,7 @@ const throughRedis: Fault[] = [
   },
   {
     fault: 'nobody tells the relay of what is to run again',
-    weaknesses: [{ name: 'settle_others', remove: 'perform longshore.note_changes(v_ready);' }],
+    weaknesses: [{ name: 'settle_unsuccessful', remove: 'perform longshore.note_changes(v_ready);' }],
     problem: /10: /,
   },
   {

@@ -136,9 +136,10 @@ async function expectQuiet({ database, model }: World): Promise<void> {
   same('the watchdog reports', (await watch())[0]?.report, null)
   for (const [id, group] of model.groups)
     if (group.end === undefined) {
-      const [row] = await database.rows<{ excuse: string }>('select longshore.group_excuse($1) as excuse', [
-        id,
-      ])
+      const [row] = await database.rows<{ excuse: string }>(
+        'select longshore.why_group_is_idle($1) as excuse',
+        [id],
+      )
       same(`group ${id} is excused`, row?.excuse, 'halted')
     }
 }

@@ -11,7 +11,7 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { basename, join, resolve } from 'node:path'
 import { afterAll, beforeAll } from 'vitest'
 import { BUILT_FOLDER, type Cli, spawnFile } from './spawn-cli.ts'
 
@@ -64,10 +64,11 @@ export function useNextVersion(options: {
 }
 
 function changeFunctions(folder: string): void {
-  for (const file of readdirSync(folder)) {
+  for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
+    if (!file.endsWith('.sql')) continue
     const path = join(folder, file)
     const text = readFileSync(path, 'utf8')
-    const [before, after] = WITH_MORE_ARGUMENTS[file.replace('.sql', '')] ?? ['', '']
+    const [before, after] = WITH_MORE_ARGUMENTS[basename(file, '.sql')] ?? ['', '']
     if (!text.includes(before)) throw new Error(`${file} does not hold ${before}`)
     writeFileSync(path, `${text.replace(before, after)}-- of the next version\n`)
   }

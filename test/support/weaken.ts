@@ -2,13 +2,31 @@
  * Red tests: a function of the schema without one of its guards, built for the test alone. A race that a guard decides must
  * go wrong without it, or the test proves nothing.
  */
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import type { Queryable } from '../../src/job/queryable.ts'
 import { inSchema } from '../../src/postgres/schema-name.ts'
 import type { TestDatabase } from './database.ts'
 
-/** What to take out of `migrations/functions/<name>.sql`, and what to put in its place. */
-export interface Weakness {
+/** A function of the schema, by its name, with one change. */
+export type Weakness = WithoutGuard | WithInsertion | WithoutText
+
+/** Without what stands between `/* guard: x *\/` and `/* end x *\/`, wherever that is in the function. */
+export interface WithoutGuard {
+  name: string
+  guard: string
+  /** What stands there instead. */
+  replacement?: string
+}
+
+/** With more at `/* point: x *\/`: mostly a pause for a barrier. */
+export interface WithInsertion {
+  name: string
+  point: string
+  insertion: string
+}
+
+/** Without a piece of its text. */
+export interface WithoutText {
   name: string
   remove: string
   replacement?: string
@@ -16,8 +34,31 @@ export interface Weakness {
   isEverywhere?: boolean
 }
 
-const sqlOf = (name: string) =>
-  readFileSync(new URL(`../../migrations/functions/${name}.sql`, import.meta.url), 'utf8')
+const FUNCTIONS = new URL('../../migrations/functions/', import.meta.url)
+const files = new Map(
+  readdirSync(FUNCTIONS, { recursive: true, encoding: 'utf8' })
+    .filter(path => path.endsWith('.sql'))
+    .map(path => [path.slice(path.lastIndexOf('/') + 1, -'.sql'.length), new URL(path, FUNCTIONS)]),
+)
+
+function sqlOf(name: string): string {
+  const file = files.get(name)
+  if (!file) throw new Error(`there is no function ${name}`)
+  return readFileSync(file, 'utf8')
+}
+
+function weaken(sql: string, weakness: Weakness): string {
+  if ('guard' in weakness) {
+    const { guard, replacement = '' } = weakness
+    return sql.replaceAll(
+      new RegExp(`/\\* guard: ${guard} \\*/[^]*?/\\* end ${guard} \\*/`, 'g'),
+      () => replacement,
+    )
+  }
+  if ('point' in weakness) return sql.replaceAll(`/* point: ${weakness.point} */`, () => weakness.insertion)
+  const { remove, replacement = '', isEverywhere = false } = weakness
+  return isEverywhere ? sql.replaceAll(remove, () => replacement) : sql.replace(remove, () => replacement)
+}
 
 /** Run `work` while the guard is gone. */
 export async function weakened<T>(
@@ -29,13 +70,11 @@ export async function weakened<T>(
   const create = (sql: string) =>
     database.rows(inSchema('longshore', sql.replace(/^create function/m, 'create or replace function')))
   const changed = new Map<string, string>()
-  for (const { name, remove, replacement = '', isEverywhere = false } of weaknesses) {
-    const sql = changed.get(name) ?? sqlOf(name)
-    const weak = isEverywhere
-      ? sql.replaceAll(remove, () => replacement)
-      : sql.replace(remove, () => replacement)
-    if (weak === sql) throw new Error(`${name}.sql does not hold: ${remove}`)
-    changed.set(name, weak)
+  for (const weakness of weaknesses) {
+    const sql = changed.get(weakness.name) ?? sqlOf(weakness.name)
+    const weak = weaken(sql, weakness)
+    if (weak === sql) throw new Error(`${weakness.name}.sql does not hold: ${JSON.stringify(weakness)}`)
+    changed.set(weakness.name, weak)
   }
   try {
     for (const sql of changed.values()) await create(sql)
@@ -48,7 +87,7 @@ export async function weakened<T>(
 /** Run `work` with a connection whose statements lack a guard: for SQL that stands in `src`. */
 export async function withWeakQueries<T>(
   database: TestDatabase,
-  { remove, replacement = '' }: Omit<Weakness, 'name'>,
+  { remove, replacement = '' }: Omit<WithoutText, 'name'>,
   work: (db: Queryable) => Promise<T>,
 ): Promise<T> {
   const guarded = inSchema('longshore', remove)

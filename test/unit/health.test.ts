@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { createProbe, shownStore } from '../../src/runtime/health.ts'
-import type { Lives } from '../../src/worker/succession.ts'
 import { readHealth } from '../../src/worker/worker-health.ts'
+import type { Lives } from '../../src/worker/worker-restart.ts'
 import { gate } from '../support/signals.ts'
 
 describe('a probe', () => {

@@ -1,7 +1,7 @@
 -- Of the slots of runs that this transaction has ended (p_held_…, see settle), which can pass on to jobs of p_job_lanes that are to
 -- start in it: own_limits and own_slots, no more of a limit than such jobs need. No slot group is touched for them. The rest is
 -- to be freed. The other arrays say which limits a lane is under.
-create function longshore.keep_slots(
+create function longshore.reuse_slots(
   p_job_lanes int[], p_lanes int[], p_limits int[], p_key_limits int[],
   p_held_lanes int[], p_held_slots smallint[], p_held_key_slots smallint[],
   out own_limits int[], out own_slots smallint[], out rest_lanes int[], out rest_slots smallint[], out rest_key_slots smallint[]

@@ -1,5 +1,5 @@
 -- Tell whoever waits for one of these jobs that it has ended.
-create function longshore.tell_waiters(p_ids uuid[]) returns void
+create function longshore.notify_job_waiters(p_ids uuid[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$

@@ -1,7 +1,7 @@
 -- Settle successes of which some are locked, gone, cancelled or claimed anew. Locks what it can in a statement of its
 -- own, keeps the exact (id, lease token) pairs, and answers for the others. Jobs whose dependents or workflow somebody holds
 -- are left for later: they must not hold up the rest.
-create function longshore.settle_carefully(p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb)
+create function longshore.settle_contended(p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb)
 returns table (id uuid, answer text, lane int, slot smallint, key_slot smallint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -46,7 +46,7 @@ begin
   where not exists (select from longshore.finished_jobs f where f.id = m.id and f.lease_token = m.token offset 0);
 
   select * into v_ended from longshore.finish_succeeded(v_plain, p_results);
-  perform longshore.tell_waiters(v_plain);
+  perform longshore.notify_job_waiters(v_plain);
   return query
   select null::uuid, 'held'::text, h.* from unnest(v_ended.lanes, v_ended.slots, v_ended.key_slots) as h(lane, slot, key_slot);
   if v_plain = v_settled then
@@ -62,7 +62,7 @@ begin
     select * into v_ended from longshore.finish_succeeded(v_free, p_results);
     v_ready := longshore.pass_on(
       v_free, array_fill('succeeded'::longshore.job_state, array[cardinality(v_free)]), v_ended.workflows);
-    perform longshore.tell_waiters(v_free);
+    perform longshore.notify_job_waiters(v_free);
     v_linked := '{}';
     return query
     select null::uuid, 'held'::text, h.* from unnest(v_ended.lanes, v_ended.slots, v_ended.key_slots) as h(lane, slot, key_slot)
@@ -82,7 +82,7 @@ begin
     v_ready := longshore.end_linked(
       v_job, case when v_job.is_cancelled then 'cancelled' else 'succeeded' end::longshore.job_state,
       case when not v_job.is_cancelled then p_results -> v_job.id::text end);
-    return query select e.* from longshore.ended_linked(v_job, v_ready) e;
+    return query select e.* from longshore.settle_answer(v_job, v_ready) e;
   end loop;
 end
 $$;

@@ -54,7 +54,7 @@ begin
   if v_groups is null then
     return;
   end if;
-  perform longshore.tell_waiters(v_groups);
+  perform longshore.notify_job_waiters(v_groups);
   perform longshore.tell_watchers(v_groups, v_states);
   return query select c.* from unnest(v_groups, v_states) as c(id, state);
 end

@@ -1,6 +1,6 @@
 -- The watchdog: look at unfinished groups behind p_after, about p_jobs jobs of at most p_groups groups. Whose counts and claims are
 -- others than when they were last looked at has moved. One that has not, for as long as the settings say, without an excuse
--- (see group_excuse), is stuck: that is written down, watchers are told, and, where the settings say so, it is cancelled.
+-- (see why_group_is_idle), is stuck: that is written down, watchers are told, and, where the settings say so, it is cancelled.
 -- p_watching_ms: how long the caller has watched; after an outage everybody gets time to go on.
 -- Returns where to go on (null at the end), how many are stuck, and the one that was found or cancelled now, if any: the page
 -- ends with it, since its end may be what another has waited for.
@@ -12,7 +12,7 @@ language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
--- For group_excuse too: planning cost several times what running does.
+-- For why_group_is_idle too: planning cost several times what running does.
 set plan_cache_mode = force_generic_plan
 as $$
 declare
@@ -46,7 +46,7 @@ begin
     v_quiet_ms := extract(epoch from clock_timestamp() - v_group.seen_at) * 1000;
     -- What excuses it is asked for several times before it counts as stuck: an excuse may have ended just now.
     if v_found.seen is distinct from v_group.seen
-      or (v_quiet_ms >= v_settings.ms / 2 and longshore.group_excuse(v_group.id) is not null)
+      or (v_quiet_ms >= v_settings.ms / 2 and longshore.why_group_is_idle(v_group.id) is not null)
     then
       v_moved := v_moved || v_group.id;
       v_seen := v_seen || v_found.seen;

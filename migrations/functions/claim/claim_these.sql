@@ -88,7 +88,7 @@ begin
   ) j;
   if p_held_lanes is not null then
     -- Before anything is taken: to free a slot may mean to wait, and whoever waits must not hold slots.
-    select k.* into v_kept from longshore.keep_slots(
+    select k.* into v_kept from longshore.reuse_slots(
       v_page_lanes, v_lanes, v_limits, v_key_limits, p_held_lanes, p_held_slots, p_held_key_slots) k;
     if v_kept.rest_lanes is not null then
       v_opened := longshore.open_limits(longshore.free_slots(v_kept.rest_lanes, v_kept.rest_slots, v_kept.rest_key_slots));

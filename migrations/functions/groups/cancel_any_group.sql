@@ -66,7 +66,7 @@ begin
   end if;
   update longshore.groups g set cancelled_at = coalesce(g.cancelled_at, clock_timestamp()) where g.id = p_group;
   perform pg_notify('longshore.worker_' || w.id, 'cancel') from unnest(v_workers) as w(id);
-  perform longshore.tell_waiters(v_ended);
+  perform longshore.notify_job_waiters(v_ended);
   for v_at in 1 .. coalesce(cardinality(v_ready), 0) by 1000 loop
     perform longshore.note_changes(v_ready[v_at : v_at + 999]);
   end loop;

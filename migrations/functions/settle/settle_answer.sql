@@ -1,5 +1,5 @@
 -- What settle answers for a job that end_linked was asked to end: p_ready is what that returned.
-create function longshore.ended_linked(p_job longshore.jobs, p_ready uuid[])
+create function longshore.settle_answer(p_job longshore.jobs, p_ready uuid[])
 returns table (id uuid, answer text, lane int, slot smallint, key_slot smallint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -8,7 +8,7 @@ import type { Logger } from '../runtime/logger.ts'
 const WITHOUT_RELAY_MS = 60_000
 
 /** `leadingMs`: how long this process, which keeps no Redis in step, has led without a gap. */
-export async function leaveRedis(
+export async function switchToDirect(
   db: Queryable,
   schema: string,
   holder: Holder,
@@ -16,7 +16,7 @@ export async function leaveRedis(
   logger: Logger,
 ): Promise<void> {
   if (leadingMs < WITHOUT_RELAY_MS) return
-  const { rows } = await db.query(inSchema(schema, 'select longshore.leave_redis($1, $2) as has_left'), [
+  const { rows } = await db.query(inSchema(schema, 'select longshore.switch_to_direct($1, $2) as has_left'), [
     holder.name,
     holder.secret,
   ])

@@ -65,9 +65,9 @@ begin
     end;
     if v_ids is null then
       return query
-      select c.* from longshore.settle_carefully(p_worker, p_ids, p_tokens, p_results) c;
+      select c.* from longshore.settle_contended(p_worker, p_ids, p_tokens, p_results) c;
     else
-      perform longshore.tell_waiters(v_ids);
+      perform longshore.notify_job_waiters(v_ids);
       if v_lanes is not null then
         return query
         select null::uuid, 'held'::text, h.* from unnest(v_lanes, v_slots, v_key_slots) as h(lane, slot, key_slot);
@@ -82,7 +82,7 @@ begin
   end if;
 
   if p_others is not null then
-    return query select o.* from longshore.settle_others(p_worker, p_others) o;
+    return query select o.* from longshore.settle_unsuccessful(p_worker, p_others) o;
   end if;
 end
 $$;

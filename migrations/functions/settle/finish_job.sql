@@ -17,6 +17,6 @@ begin
     p_job.payload, p_result, coalesce(p_error, p_job.error), p_job.group_id, p_job.workflow, p_job.workflow_seq,
     p_job.enqueued_by)
   on conflict do nothing;
-  perform longshore.tell_waiters(array[p_job.id]);
+  perform longshore.notify_job_waiters(array[p_job.id]);
 end
 $$;

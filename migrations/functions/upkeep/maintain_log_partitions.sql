@@ -1,5 +1,5 @@
 -- The upkeep's keep_logs: how much is kept is up to the settings, not to the caller.
-create function longshore.tend_logs(p_days_ahead int, p_holder text default null, p_secret bytea default null) returns void
+create function longshore.maintain_log_partitions(p_days_ahead int, p_holder text default null, p_secret bytea default null) returns void
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 as $$

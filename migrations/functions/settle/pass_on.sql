@@ -107,7 +107,7 @@ begin
       from ended e;
       v_ids := v_ids || v_doomed;
       v_states := v_states || v_doomed_states;
-      perform longshore.tell_waiters(v_doomed);
+      perform longshore.notify_job_waiters(v_doomed);
     end if;
   end if;
 

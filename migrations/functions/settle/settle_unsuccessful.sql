@@ -1,5 +1,5 @@
 -- Settle runs that did not succeed, one by one: see settle. Answers `ready` for those that may run again at once.
-create function longshore.settle_others(p_worker int, p_others jsonb)
+create function longshore.settle_unsuccessful(p_worker int, p_others jsonb)
 returns table (id uuid, answer text, lane int, slot smallint, key_slot smallint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -41,7 +41,7 @@ begin
     end if;
     if v_end is not null and (v_job.group_id is not null or v_job.workflow is not null) then
       v_freed := longshore.end_linked(v_job, v_end, null, v_given.error);
-      return query select e.* from longshore.ended_linked(v_job, v_freed) e;
+      return query select e.* from longshore.settle_answer(v_job, v_freed) e;
       continue;
     elsif v_end is not null then
       perform longshore.finish_job(v_job, v_end, null, v_given.error);

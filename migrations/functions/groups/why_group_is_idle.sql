@@ -4,7 +4,7 @@
 --
 -- Whoever waits for the turn of a job that waits itself is excused by what excuses that one's group: of groups that wait for
 -- each other's turns, none is.
-create function longshore.group_excuse(p_group uuid) returns text
+create function longshore.why_group_is_idle(p_group uuid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set jit = off
