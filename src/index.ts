@@ -65,16 +65,11 @@ export {
   type WatchdogChange,
   type WatchdogSettings,
 } from './postgres/watchdog-settings.ts'
-export {
-  createProducer,
-  type EnqueueOptions,
-  type GroupOptions,
-  type InTransaction,
-  type Producer,
-  type ProducerOptions,
-} from './producer/create-producer.ts'
+export { createProducer } from './producer/create-producer.ts'
 export type { FollowOptions, LogPageOptions } from './producer/follow-logs.ts'
 export type { GroupBuilder, GroupJob, GroupJobOptions, Parent } from './producer/group-builder.ts'
+export type { EnqueueOptions, GroupOptions, InTransaction, Producer } from './producer/producer.ts'
+export type { ProducerOptions } from './producer/producer-options.ts'
 export type { WaitOptions } from './producer/waiter.ts'
 export { type AuditDispatchOptions, auditDispatch } from './relay/audit-dispatch.ts'
 export { createRelay, type Relay, type RelayOptions } from './relay/create-relay.ts'

@@ -5,11 +5,12 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Pool } from '../postgres/connect.ts'
-import { enqueueJobs, type MadeReady, type NewJob } from '../postgres/enqueue-jobs.ts'
+import { enqueueJobs, type NewJob } from '../postgres/enqueue-jobs.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import { toUnavailable } from '../postgres/unavailable.ts'
 import { naturalBatch } from '../runtime/natural-batch.ts'
 import { pauseMs } from '../runtime/retry.ts'
+import type { JobHints } from './hint-jobs.ts'
 
 export interface EnqueueBatch {
   /** Resolves when the job is committed: to the ids made, or undefined where it is new by construction. */
@@ -45,14 +46,14 @@ export function createEnqueueBatch(
   pool: Pool,
   schema: string,
   { inFlight, patienceMs, isByWorkflow = false }: BatchOptions,
-  hint: { isPossible(jobs: number): boolean; give(jobs: MadeReady[]): void },
+  hints: Pick<JobHints, 'isPossible' | 'give'>,
 ): EnqueueBatch {
   const insert = (entries: Entry[], isChecked: boolean) =>
     enqueueJobs(
       pool,
       schema,
       entries.map(entry => entry.job),
-      { isChecked, isHinted: hint.isPossible(entries.length) },
+      { isChecked, isHinted: hints.isPossible(entries.length) },
     )
 
   const sendAlike = async (given: Entry[], isChecked: boolean): Promise<void> => {
@@ -60,7 +61,7 @@ export function createEnqueueBatch(
     for (let tries = 1; entries.length > 0; tries++) {
       try {
         const { made, ready } = await insert(entries, isChecked || tries > 1)
-        hint.give(ready)
+        hints.give(ready)
         for (const entry of entries) entry.resolve(made)
         return
       } catch (error) {

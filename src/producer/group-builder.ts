@@ -18,7 +18,7 @@ import type { JobRef } from '../job/job.ts'
 import { type JobId, jobIdOf, newJobId } from '../job/job-id.ts'
 import type { Transaction } from '../job/queryable.ts'
 import { checkLabel, checkTask, type Task } from '../job/task.ts'
-import { type NewJob, shapeText } from '../postgres/enqueue-jobs.ts'
+import { shapeText } from '../postgres/enqueue-jobs.ts'
 import type { NewGroupJob } from '../postgres/groups.ts'
 
 /** Something that a job runs after. */
@@ -158,36 +158,6 @@ export function createGroupBuilder(options: {
       }
     },
   }
-}
-
-/** More in one insert does not make it faster (measured from 200 to 1,000: alike). */
-const CHUNK_JOBS = 1000
-const CHUNK_EDGES = 10_000
-/** Payloads travel as one text, and a text has a longest length: of JavaScript, and of Postgres. */
-const CHUNK_BYTES = 8 * 1024 * 1024
-
-/** Chunks in the order given. */
-export function* inChunks<J extends NewJob & Partial<NewGroupJob>>(
-  jobs: readonly J[],
-): Generator<J[], undefined> {
-  let chunk: J[] = []
-  let edges = 0
-  let bytes = 0
-  for (const job of jobs) {
-    const parents = job.parents?.size ?? 0
-    const isFull =
-      chunk.length >= CHUNK_JOBS || edges + parents > CHUNK_EDGES || bytes + job.payload.length > CHUNK_BYTES
-    if (isFull && chunk.length > 0) {
-      yield chunk
-      chunk = []
-      edges = 0
-      bytes = 0
-    }
-    chunk.push(job)
-    edges += parents
-    bytes += job.payload.length
-  }
-  if (chunk.length > 0) yield chunk
 }
 
 /** A draft as it is inserted. */

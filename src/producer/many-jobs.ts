@@ -3,7 +3,6 @@ import { checkOptions } from '../job/check-options.ts'
 import {
   JOB_OPTIONS,
   type JobOptions,
-  type Shape,
   toWorkflowPlace,
   type WorkflowPlace,
   withOwn,
@@ -11,6 +10,7 @@ import {
 import { LongshoreError } from '../job/errors.ts'
 import { type JobId, newJobId, toJobId } from '../job/job-id.ts'
 import { shown } from '../job/shown.ts'
+import type { Shaped } from './job-shapes.ts'
 
 /** What one job of many can have of its own. */
 export interface EachOptions extends JobOptions {
@@ -21,13 +21,6 @@ export interface EachOptions extends JobOptions {
 export interface ManyOptions<Input> extends JobOptions {
   /** The options of one job, which come before those that all share: `each: (order, index) => ({ id: ids[index] })`. */
   each?: (payload: Input, index: number) => EachOptions | undefined
-}
-
-/** A shape and how it travels, see `NewJob`. */
-export interface Shaped {
-  shape: Shape
-  text: string
-  usual: Shape | undefined
 }
 
 /** One of them, not encoded yet. */
