@@ -6,7 +6,7 @@ export const COST = { name: 'cost', unit: 'µs', better: 'lower' } as const sati
 /** The producer is left out: here it is the harness as well. */
 const PARTS = ['postgres', 'redis', 'relay', 'workers'] as const
 
-export function costOf({ cores, seconds, jobs }: Omit<Measurement, 'figures'>): number {
+export function costOf({ cores, seconds, jobs }: Pick<Measurement, 'cores' | 'seconds' | 'jobs'>): number {
   const used = PARTS.reduce((sum, part) => sum + (cores[part] ?? 0), 0)
   return (used * seconds * 1e6) / jobs
 }

@@ -44,14 +44,14 @@ export async function drainFirst(
   const from = await untilRan(WARM)
   const stretch = await beginStretch(setting, [worker.pid])
   const counted = (await untilRan(from + jobs)) - from
-  const { cores, seconds } = await stretch.end()
+  const { cores, seconds, writes } = await stretch.end()
 
   const { seen, duplicates } = await worker.finish()
   const ran = seen.reduce((sum, one) => sum + one, 0)
   const ended = (await countEnded(setting)) - before
   if (ran !== ended || duplicates > 0)
     throw new Error(`${ran} jobs ran, ${duplicates} of them again; the history has ${ended}`)
-  const measured = { jobs: counted, cores, seconds }
+  const measured = { jobs: counted, cores, seconds, writes }
   return {
     ...measured,
     figures: { [JOBS_PER_SECOND.name]: counted / seconds, [COST.name]: costOf(measured) },

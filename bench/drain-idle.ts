@@ -40,11 +40,11 @@ export async function drainIdle(setting: Setting, workers: number, jobs: number)
   const stretch = await beginStretch(setting, [worker.pid])
   const startUs = nowUs()
   await until(() => worker.ran >= 2 * jobs)
-  const { cores, seconds } = await stretch.end()
+  const { cores, seconds, writes } = await stretch.end()
   await untilNoneIsLeft()
   const endUs = nowUs()
   checkTallies(2 * jobs, [await worker.finish()])
-  const measured = { jobs, cores, seconds }
+  const measured = { jobs, cores, seconds, writes }
   return {
     ...measured,
     figures: {

@@ -49,7 +49,7 @@ export async function drain(
     workers.map(worker => worker.pid),
   )
   await until('every job has run', () => ran() >= jobs)
-  const { cores, seconds } = await stretch.end()
+  const { cores, seconds, writes } = await stretch.end()
   await until('no job is unfinished', async () => (await setting.countUnfinished()) === 0)
   const endUs = nowUs()
 
@@ -60,5 +60,5 @@ export async function drain(
     [JOBS_PER_SECOND.name]: jobs / ((endUs - firstUs) / 1e6),
     [RATE_FROM_BEGIN]: jobs / ((endUs - beginUs) / 1e6),
   }
-  return { jobs, figures, cores, seconds }
+  return { jobs, figures, cores, seconds, writes }
 }

@@ -28,9 +28,9 @@ export async function enqueueSingly(setting: Setting, width: number): Promise<Me
       () => performance.now() < endAt,
       i => producer.addOne(jobData(WARM_SINGLE + i)),
     )
-    const { seconds, cores } = await stretch.end()
+    const { cores, seconds, writes } = await stretch.end()
     await checkStored(setting, WARM_SINGLE + jobs)
-    return { jobs, figures: { [JOBS_PER_SECOND.name]: jobs / seconds }, cores, seconds }
+    return { jobs, figures: { [JOBS_PER_SECOND.name]: jobs / seconds }, cores, seconds, writes }
   } finally {
     await producer.close()
   }
@@ -44,9 +44,9 @@ export async function enqueueInBulk(setting: Setting, width: number): Promise<Me
     await setting.database.settle()
     const stretch = await beginStretch(setting, [])
     await fill(producer, jobs, width)
-    const { seconds, cores } = await stretch.end()
+    const { cores, seconds, writes } = await stretch.end()
     await checkStored(setting, WARM_BULK + jobs)
-    return { jobs, figures: { [JOBS_PER_SECOND.name]: jobs / seconds }, cores, seconds }
+    return { jobs, figures: { [JOBS_PER_SECOND.name]: jobs / seconds }, cores, seconds, writes }
   } finally {
     await producer.close()
   }

@@ -1,7 +1,7 @@
 /** Owns the command line of the bench. */
 import { parseArgs } from 'node:util'
 import type { Profiled } from './measure.ts'
-import { knownPeer, knownPeers, OURS } from './peers/known-peers.ts'
+import { isOurs, knownPeer, knownPeers, OURS } from './peers/known-peers.ts'
 import { leftOutPeers, leftOutScenarios, QUICK_PEERS, QUICK_SCENARIOS } from './quick.ts'
 import type { Scenario } from './scenario.ts'
 import { mostRoundsOf, scenarioSets, scenarios } from './scenarios/all.ts'
@@ -22,6 +22,8 @@ export interface Flags {
   /** Look for this peer's best settings instead. */
   readonly sweep: string | undefined
   readonly profile: Profiled | undefined
+  /** Another checkout, measured in pairs with this one instead. */
+  readonly beside: { readonly checkout: string; readonly pairs: number } | undefined
   /** Names what was measured, and the files it is written to. */
   readonly name: string
 }
@@ -39,6 +41,8 @@ export const USAGE = `npm run bench -- [flags]
   --sweep <peer>       look for the best settings of this peer instead
   --profile <who>      worker | producer | relay: the functions its time goes to, the statements Postgres's goes to, the commands
                        Redis's goes to
+  --beside <path>      measure another checkout and this one in turn instead (default: drain1 and drain2 in direct mode)
+  --pairs <n>          so many times (10)
   --plans              write the plans of the hot functions to bench/plans/ instead
   --docs               write the figures of README and docs anew from bench/results/ instead; a whole set does so at its end
   --help
@@ -52,6 +56,9 @@ const PROFILES = {
   producer: { scenario: 'enqueue32', peer: OURS },
   relay: { scenario: 'whole', peer: 'longshore' },
 } as const satisfies Record<Profiled, { scenario: string; peer: string }>
+
+/** What a change of the hot path shows in. */
+const BESIDE_SCENARIOS = ['drain1', 'drain2']
 
 /** Undefined when only help was asked for. */
 export function readFlags(args: string[]): Flags | undefined {
@@ -68,6 +75,8 @@ export function readFlags(args: string[]): Flags | undefined {
       save: { type: 'boolean', default: true },
       sweep: { type: 'string' },
       profile: { type: 'string' },
+      beside: { type: 'string' },
+      pairs: { type: 'string', default: '10' },
       plans: { type: 'boolean', default: false },
       docs: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
@@ -79,16 +88,20 @@ export function readFlags(args: string[]): Flags | undefined {
   const profile = values.profile === undefined ? undefined : readProfiled(values.profile)
   const usual = quick ? QUICK : FULL
   const isQuickSet = quick && set === 'all'
-  const only = values.only?.split(',') ?? (profile && [PROFILES[profile].scenario])
+  const beside = values.beside === undefined ? undefined : readBeside(values.beside, values.pairs)
+  const only =
+    values.only?.split(',') ?? (profile && [PROFILES[profile].scenario]) ?? (beside && BESIDE_SCENARIOS)
   const ids = only ?? (isQuickSet ? QUICK_SCENARIOS : scenarioSets[set].map(({ id }) => id))
   const chosen = ids.map(findScenario)
   const usualRounds = Math.min(usual.rounds, ...chosen.map(mostRoundsOf))
   const rounds = values.rounds === undefined ? (profile ? 1 : usualRounds) : Number(values.rounds)
   if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds is a whole number from 1 on')
   const some = sweep === undefined ? values.peers?.split(',') : [sweep]
-  const asked = some ?? (profile && [PROFILES[profile].peer])
+  const asked = some ?? (profile && [PROFILES[profile].peer]) ?? (beside && [OURS])
   const peers = asked ?? (isQuickSet ? QUICK_PEERS : Object.keys(knownPeers))
   for (const name of peers) knownPeer(name)
+  if (beside && !peers.every(isOurs))
+    throw new Error('--beside compares builds of longshore, not other peers')
   return {
     sizes: { ...usual, rounds },
     scenarios: chosen,
@@ -105,7 +118,15 @@ export function readFlags(args: string[]): Flags | undefined {
     isDocs: values.docs,
     sweep,
     profile,
-    name: nameOf({ quick, set, only, peers: asked, rounds: rounds < usualRounds ? rounds : undefined }),
+    beside,
+    name: nameOf({
+      quick,
+      set,
+      only,
+      isBeside: beside !== undefined,
+      peers: asked,
+      rounds: rounds < usualRounds ? rounds : undefined,
+    }),
   }
 }
 
@@ -114,14 +135,16 @@ function nameOf(given: {
   quick: boolean
   set: string
   only: readonly string[] | undefined
+  isBeside: boolean
   peers: readonly string[] | undefined
   rounds: number | undefined
 }): string {
-  const { quick, set, only, peers, rounds } = given
+  const { quick, set, only, isBeside, peers, rounds } = given
   const isPart = only ?? peers ?? rounds
   return [
     ...(quick ? ['quick'] : []),
     ...(isPart ? ['only'] : []),
+    ...(isBeside ? ['beside'] : []),
     only?.join('+') ?? set,
     ...(peers ? ['of', peers.join('+')] : []),
     ...(rounds ? [`rounds-${rounds}`] : []),
@@ -133,6 +156,12 @@ const isSet = (name: string): name is keyof typeof scenarioSets => name in scena
 function readProfiled(who: string): Profiled {
   if (who in PROFILES) return who as Profiled
   throw new Error(`--profile is ${Object.keys(PROFILES).join(', ')}, not "${who}"`)
+}
+
+function readBeside(checkout: string, pairs: string): NonNullable<Flags['beside']> {
+  const count = Number(pairs)
+  if (!Number.isInteger(count) || count < 1) throw new Error('--pairs is a whole number from 1 on')
+  return { checkout, pairs: count }
 }
 
 function findScenario(id: string): Scenario {

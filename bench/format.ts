@@ -2,10 +2,12 @@
 import type { Figure } from './scenario.ts'
 import type { Spread } from './statistics.ts'
 
+const ONE_DIGIT: readonly Figure['unit'][] = ['%', 'µs', '/s', 'MB', '/1,000 jobs']
+
 export function formatFigure(value: number, unit: Figure['unit']): string {
   if (unit === 'ms') return value.toFixed(value < 1 ? 3 : value < 100 ? 2 : 0)
   if (unit === '×') return value.toFixed(2)
-  if (unit === '%' || unit === 'µs' || unit === '/s' || unit === 'MB') return value.toFixed(1)
+  if (ONE_DIGIT.includes(unit)) return value.toFixed(1)
   return Math.round(value).toLocaleString('en-US')
 }
 

@@ -1,4 +1,5 @@
 /** The bench: longshore beside its peers, or beside itself, on one machine, in one run. Flags are in `flags.ts`. */
+import { runBeside } from './beside/run-beside.ts'
 import { buildLongshore } from './build-longshore.ts'
 import { type Database, openDatabase } from './database.ts'
 import { fillDocs } from './fill-docs.ts'
@@ -26,36 +27,30 @@ const hint = (line: string) => isTerminal && process.stderr.write(`\r\x1b[K${lin
 
 async function main(flags: Flags): Promise<void> {
   hint('building longshore and starting Postgres …')
-  const build = await buildLongshore()
-  process.once('SIGINT', () => {
-    build.remove()
-    process.exit(130) // Postgres and the workers end with us
-  })
+  const longshore = await buildLongshore()
+  process.once('SIGINT', () => process.exit(130)) // Postgres and the workers end with us
+  const database = await openDatabase({ withStatements: flags.profile !== undefined })
   try {
-    const database = await openDatabase({ withStatements: flags.profile !== undefined })
+    say(`${database.choice}; Node ${process.version}; ${describeMachine()}`)
+    if (flags.isPlans) return await plans(flags, database, longshore)
+    const peers = peersOf(flags.scenarios, flags.peers)
+    const redis = await openRedisServers(peers.flatMap(peer => knownPeer(peer).redis ?? []))
     try {
-      say(`${database.choice}; Node ${process.version}; ${describeMachine()}`)
-      if (flags.isPlans) return await plans(flags, database, build.folder)
-      const peers = peersOf(flags.scenarios, flags.peers)
-      const redis = await openRedisServers(peers.flatMap(peer => knownPeer(peer).redis ?? []))
-      try {
-        for (const choice of redis.choices) say(choice)
-        for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}; ${knownPeer(peer).durability}`)
-        for (const { id, variants } of flags.scenarios) {
-          if (variants)
-            say(`${id}: variants beside each other, ${variants.map(({ name }) => name).join(' | ')}`)
-        }
-        const bench: Bench = { sizes: flags.sizes, database, redis, longshore: build.folder }
-        if (flags.sweep === undefined) await run(flags, bench, peers)
-        else await runSweep(flags, bench, flags.sweep)
-      } finally {
-        await redis.stop()
+      for (const choice of redis.choices) say(choice)
+      for (const peer of peers) say(`${peer}: ${knownPeer(peer).title}; ${knownPeer(peer).durability}`)
+      for (const { id, variants } of flags.scenarios) {
+        if (variants)
+          say(`${id}: variants beside each other, ${variants.map(({ name }) => name).join(' | ')}`)
       }
+      const bench: Bench = { sizes: flags.sizes, database, redis, longshore }
+      if (flags.beside) await runBeside(flags, flags.beside, bench, { say, hint })
+      else if (flags.sweep !== undefined) await runSweep(flags, bench, flags.sweep)
+      else await run(flags, bench, peers)
     } finally {
-      await database.stop()
+      await redis.stop()
     }
   } finally {
-    build.remove()
+    await database.stop()
   }
 }
 

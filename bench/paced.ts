@@ -88,7 +88,7 @@ async function paceWith(
     await pause(Math.max(1, startAt + (i * 1000) / perSecond - performance.now()))
   }
   const backlog = total - worker.ran
-  const { cores, seconds } = await stretch.end()
+  const { cores, seconds, writes } = await stretch.end()
 
   await Promise.all(adds)
   await untilRan(total)
@@ -104,5 +104,5 @@ async function paceWith(
     // The worker's count is up to 20 ms old: that many jobs are no backlog.
     backlog: Math.max(0, backlog - Math.ceil(perSecond * 0.03)),
   }
-  return { jobs, figures, cores, seconds }
+  return { jobs, figures, cores, seconds, writes }
 }

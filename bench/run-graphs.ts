@@ -79,10 +79,10 @@ async function submitAndWait(
   await until(() => worker.ran >= jobs)
   await until(async () => (await setting.countUnfinished()) === 0)
   const endUs = nowUs()
-  const { cores, seconds } = await stretch.end()
+  const { cores, seconds, writes } = await stretch.end()
   const report = await worker.finish()
   checkTallies(jobs, [report])
-  const measured = { jobs, cores, seconds }
+  const measured = { jobs, cores, seconds, writes }
   const figures = {
     [JOBS_PER_SECOND.name]: jobs / ((endUs - startUs) / 1e6),
     [SUBMITTED.name]: (submittedUs - startUs) / 1000,

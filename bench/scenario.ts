@@ -9,10 +9,11 @@ import type { RedisUnderTest } from './redis.ts'
 import type { Sizes } from './sizes.ts'
 import type { Crowd } from './worker-process.ts'
 import type { Variant } from './workload.ts'
+import type { Writes } from './writes.ts'
 
 export interface Figure {
   readonly name: string
-  readonly unit: 'jobs/s' | 'ms' | 'µs' | 'jobs' | '%' | '/s' | 'MB' | 'cores' | '×'
+  readonly unit: 'jobs/s' | 'ms' | 'µs' | 'jobs' | '%' | '/s' | 'MB' | 'cores' | '×' | 'bytes' | '/1,000 jobs'
   /** Which way is good. Figures without it are told, not compared. */
   readonly better?: 'higher' | 'lower'
   /** Gets a chart. Default: only the scenario's first. */
@@ -27,6 +28,8 @@ export interface Measurement {
   /** Over the timed stretch, whose length is `seconds`. */
   cores: Cores
   seconds: number
+  /** Over the same stretch. Records from before it was measured lack it. */
+  writes?: Writes
 }
 
 export interface Scenario {

@@ -57,8 +57,8 @@ export async function timeClaims(
       figures[`${name}, ${statistics} p95`] = quantile(ms, 0.95)
     }
   }
-  const { seconds, cores } = await stretch.end()
-  return { jobs: sizes.claims * claimers.length * STATISTICS.length, figures, cores, seconds }
+  const { cores, seconds, writes } = await stretch.end()
+  return { jobs: sizes.claims * claimers.length * STATISTICS.length, figures, cores, seconds, writes }
 }
 
 /** A function that tells how long a query takes and how many rows it brings. */

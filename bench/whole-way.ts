@@ -43,10 +43,10 @@ export async function goTheWholeWay(setting: Setting): Promise<Measurement> {
     await fill(producer, jobs, WIDTH)
     await until('every job has run', () => worker.ran >= total)
     await until('no job is unfinished', isEmpty)
-    const { cores, seconds } = await stretch.end()
+    const { cores, seconds, writes } = await stretch.end()
 
     checkTallies(total, [await worker.finish()])
-    return { jobs, figures: { [JOBS_PER_SECOND.name]: jobs / seconds }, cores, seconds }
+    return { jobs, figures: { [JOBS_PER_SECOND.name]: jobs / seconds }, cores, seconds, writes }
   } finally {
     await producer.close()
   }

@@ -25,6 +25,14 @@ export interface KnownPeer {
   tuning?(): Promise<Tuning>
 }
 
+/** The adapter is that of the build: two checkouts may differ in their public API. */
+const openBuiltLongshore: OpenPeer = async surroundings => {
+  const adapter: typeof import('./longshore.ts') = await import(
+    `${surroundings.longshore}/adapter/longshore.js`
+  )
+  return adapter.openLongshore(surroundings)
+}
+
 const IN_POSTGRES = 'committed in Postgres (fsync)'
 const loadBullmq = async () => (await import('./bullmq.ts')).openBullmq
 const tuningOfBullmq = async () => (await import('./bullmq.ts')).BULLMQ
@@ -36,14 +44,14 @@ export const knownPeers: Readonly<Record<string, KnownPeer>> = {
     isInPostgres: true,
     redis: 'memory',
     isOurs: true,
-    load: async () => (await import('./longshore.ts')).openLongshore,
+    load: async () => openBuiltLongshore,
   },
   'longshore-direct': {
     title: 'longshore, direct mode, default settings',
     durability: IN_POSTGRES,
     isInPostgres: true,
     isOurs: true,
-    load: async () => (await import('./longshore.ts')).openLongshore,
+    load: async () => openBuiltLongshore,
   },
   'graphile-worker': {
     title: 'graphile-worker 0.18 batched: 100 jobs at once, local queue of 2,000, completions every 20 ms',

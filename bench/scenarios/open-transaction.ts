@@ -98,7 +98,7 @@ async function measureWith(producer: PeerProducer, idle: pg.Client, side: Side, 
     // A snapshot is taken by its first statement.
     if (n === 1) await idle.query('begin isolation level repeatable read; select count(*) from pg_class')
   }
-  const { cores, seconds } = await stretch.end()
+  const { cores, seconds, writes } = await stretch.end()
   isOver = true
   await lanes
   await idle.query('rollback')
@@ -108,5 +108,5 @@ async function measureWith(producer: PeerProducer, idle: pg.Client, side: Side, 
   const report = await worker.finish()
   checkTallies(enqueued, [report])
   const jobs = (quarters.at(-1)?.to ?? 0) - (quarters[0]?.from ?? 0)
-  return { jobs, cores, seconds, figures: figuresOfQuarters(quarters, report.latenciesUs) }
+  return { jobs, cores, seconds, writes, figures: figuresOfQuarters(quarters, report.latenciesUs) }
 }

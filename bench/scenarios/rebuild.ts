@@ -50,7 +50,7 @@ export const rebuild: Scenario = {
     await until('a job is taken', async () => (await countTaken(redis)) > 0)
     const firstUs = nowUs()
     const fullUs = await full
-    const { cores, seconds } = await stretch.end()
+    const { cores, seconds, writes } = await stretch.end()
     const ran = worker.ran - ranBefore
     const memory = await redisMemory(setting)
 
@@ -74,6 +74,7 @@ export const rebuild: Scenario = {
       },
       cores,
       seconds,
+      writes,
     }
   },
 }

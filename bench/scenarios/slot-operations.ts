@@ -42,7 +42,7 @@ export const slotOperations: Scenario = {
     const stretch = await beginStretch(setting, [])
     const take = await timeCalls(database, `timed_take(${held?.['limitId']})`, sizes.claims)
     const free = await timeCalls(database, `timed_free(${held?.['arguments']})`, sizes.claims)
-    const { seconds, cores } = await stretch.end()
+    const { cores, seconds, writes } = await stretch.end()
     if (take.some(({ rows }) => rows !== slots)) throw new Error('not all slots were to be had')
     const [takeMs, freeMs] = [take, free].map(times => times.map(time => time.ms)) as [number[], number[]]
     return {
@@ -55,6 +55,7 @@ export const slotOperations: Scenario = {
       },
       cores,
       seconds,
+      writes,
     }
   },
 }

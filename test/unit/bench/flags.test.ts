@@ -56,6 +56,17 @@ describe('flags of the bench', () => {
     expect(read('--no-save').isSaved).toBe(false)
   })
 
+  it('mean drains in direct mode for another checkout, unless others are named', () => {
+    const { beside, peers, scenarios, name } = read('--beside', '../before')
+    expect(beside).toEqual({ checkout: '../before', pairs: 10 })
+    expect(scenarios.map(({ id }) => id)).toEqual(['drain1', 'drain2'])
+    expect(peers).toEqual(['longshore-direct'])
+    expect(name).toBe('only-beside-drain1+drain2-of-longshore-direct')
+    expect(read('--beside', '../before', '--only', 'whole', '--pairs', '3').beside?.pairs).toBe(3)
+    expect(() => read('--beside', '../before', '--peers', 'pg-boss')).toThrow(/builds of longshore/)
+    expect(() => read('--beside', '../before', '--pairs', '0')).toThrow(/--pairs is a whole number/)
+  })
+
   it('are refused when they name what is not there', () => {
     expect(() => read('--peers', 'nobody')).toThrow('no peer "nobody"')
     expect(() => read('--only', 'nothing')).toThrow('no scenario "nothing"')
