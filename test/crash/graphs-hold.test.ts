@@ -223,8 +223,7 @@ describe.skipIf(redis)('a worker killed', () => {
     await database.rows('create table effects (job_id uuid not null)')
     const producer = deployment.producer({ tasks: [part] })
     const blocker = await database.connect()
-    const last = '  return concat_ws('
-    const pauses = { name: 'complete', remove: last, replacement: `  ${pauseAt(BARRIER)}\n${last}` }
+    const pauses = { name: 'complete', point: 'completed', insertion: pauseAt(BARRIER) }
     const group = producer.group()
     const parent = group.add(part, { ms: 0, way: 'complete' })
     const child = group.add(part, { ms: 0, way: 'succeed' }, { after: parent, workflow: 'w' })

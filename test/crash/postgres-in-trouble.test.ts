@@ -86,11 +86,10 @@ describe('Postgres', () => {
     const parent = group.add(part, { ms: 0, way: 'succeed' })
     const child = group.add(part, { ms: 0, way: 'succeed' }, { after: parent })
     const [blocker, user] = [await database.connect(), await database.connect()]
-    const isOurs = '      if v_ids is distinct from p_ids'
     const pause = {
       name: 'settle',
-      remove: isOurs,
-      replacement: `set local lock_timeout = 0; ${pauseAt(SETTLE)} set local lock_timeout = '50ms';\n${isOurs}`,
+      point: 'moved',
+      insertion: `set local lock_timeout = 0; ${pauseAt(SETTLE)} set local lock_timeout = '50ms';`,
     }
     const lock = (id: string) => user.query('select from longshore.jobs where id = $1 for update', [id])
     await weakened(database, [pause], async () => {
@@ -119,10 +118,9 @@ describe('Postgres', () => {
     const refs = await producer.enqueueMany(noop, numbers(64))
     const limited = {
       name: 'settle',
-      remove: 'if cardinality(p_ids) > 0 then\n',
+      point: 'start',
       // As a time limit of the server or a pooler would.
-      replacement:
-        'if cardinality(p_ids) > 30 then raise query_canceled; end if;\n  if cardinality(p_ids) > 0 then\n',
+      insertion: 'if cardinality(p_ids) > 30 then raise query_canceled; end if;',
     }
     await weakened(database, [limited], async () => {
       const [started, all] = [counter(), gate()]

@@ -182,7 +182,7 @@ describe('a cancel and a completion at once', () => {
   it('[S13] the cancel first: the job is cancelled', async () => {
     deployment.skipAudit('a guard is taken away')
     expect(await cancelFirst()).toBe('cancelled')
-    const guard = { name: 'settle', remove: 'and not j.is_cancelled' }
+    const guard = { name: 'settle', guard: 'not-cancelled' }
     expect(await weakened(database, [guard], cancelFirst)).toBe('succeeded')
   })
 })

@@ -16,17 +16,10 @@ const step = defineTask<string, string, unknown, string>({
 
 const BARRIER = 4711
 /** A settle that waits as long as the test takes, instead of leaving what is held to the careful way. */
-const PATIENT: Weakness = {
-  name: 'settle',
-  remove: "set lock_timeout = '50ms'",
-  replacement: "set lock_timeout = '20s'",
-}
+const PATIENT: Weakness = { name: 'settle', setting: 'lock_timeout', value: '20s' }
 
 /** A failure that does not look whether what it needs is held, and so waits for it. */
-const LOOKS_NOT: Weakness = {
-  name: 'end_linked',
-  remove: "or longshore.free_to_end(array[p_job.id]) = '{}' ",
-}
+const LOOKS_NOT: Weakness = { name: 'end_linked', guard: 'look-first' }
 
 async function running<Name extends string>(graph: Graph<NoInfer<Name>> & Record<Name, unknown>) {
   const producer = deployment.producer({ tasks: [step] })
@@ -148,10 +141,8 @@ describe('two parents that end at once', () => {
   it('[S3] (red) without counting before subtracting the child waits for ever', async () => {
     deployment.skipAudit('a child waits for nothing')
     const { settle, states } = await running({ left: [], right: [], child: ['left', 'right'] })
-    await weakened(
-      database,
-      [{ name: 'pass_on', remove: 'count(*) as steps', replacement: '1 as steps' }],
-      () => settle(['left', 'right']),
+    await weakened(database, [{ name: 'pass_on', guard: 'count-parents', replacement: '1' }], () =>
+      settle(['left', 'right']),
     )
     expect((await states())['child']).toBe('waiting')
     expect(await problems(6)).toHaveLength(1)
@@ -184,15 +175,7 @@ describe('two parents that end at once', () => {
     await holder.query('select pg_advisory_lock($1)', [BARRIER])
     await weakened(
       database,
-      [
-        PATIENT,
-        {
-          name: 'pass_on',
-          remove:
-            '    perform from longshore.jobs j where j.id = any (v_children) order by j.id for no key update;',
-          replacement: inOrderOf,
-        },
-      ],
+      [PATIENT, { name: 'pass_on', guard: 'children-in-order', replacement: inOrderOf }],
       async () => {
         const [one, two] = [await begin(), await begin()]
         const ends = [settle(['a'], one)]
@@ -282,15 +265,10 @@ describe('a child that is added while its parent ends', () => {
         PATIENT,
         {
           name: 'settle',
-          remove: '      -- The common case',
-          replacement:
-            "perform set_config('test.seen', pg_current_snapshot()::text, true);\n      -- The common case",
+          point: 'start',
+          insertion: "perform set_config('test.seen', pg_current_snapshot()::text, true);",
         },
-        {
-          name: 'pass_on',
-          remove: 'select e.* from longshore.edges e where e.parent = p.id offset 0',
-          replacement: `select e.* from longshore.edges e where e.parent = p.id and ${known} offset 0`,
-        },
+        { name: 'pass_on', point: 'edges-seen', insertion: `and ${known}` },
       ],
       async () => {
         const two = await begin()
@@ -426,15 +404,7 @@ describe('a child that is added below one that is doomed', () => {
     const run = await begin()
     await weakened(
       database,
-      [
-        PATIENT,
-        LOOKS_NOT,
-        {
-          name: 'pass_on',
-          remove: 'where j.id = any (v_doomed) order by j.id for update) j;',
-          replacement: 'where j.id = any (v_doomed) order by j.id for update) j; exit;',
-        },
-      ],
+      [PATIENT, LOOKS_NOT, { name: 'pass_on', point: 'doomed-held', insertion: 'exit;' }],
       async () => {
         const failing = await run.begin()
         const failed = run.fail(['top'], failing)
@@ -954,7 +924,7 @@ describe('a cancel that dooms an older job, which another has locked and waits f
   })
 
   it('[S13] (red) one that does not let go is a deadlock', async () => {
-    const holding = { name: 'pass_on_patiently', remove: "'100ms'", replacement: "'20s'" }
+    const holding = { name: 'pass_on_patiently', setting: 'lock_timeout', value: '20s' }
     const { answers } = await race([holding], complete)
     expect(answers).toContain('40P01')
   })

@@ -6,7 +6,7 @@ import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { byRule, type Guard, underWay, useGuards } from '../support/guards.ts'
 import { waitsForLock } from '../support/locks.ts'
-import { pauseAt, type Weakness } from '../support/weaken.ts'
+import { pauseAt } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -38,17 +38,10 @@ const pair = async () => {
   return { producer, group, worker, first: first as Claimed }
 }
 
-/** Rows that are left out of an insert. */
-const nothing = (name: string, remove: string): Weakness => ({
-  name,
-  remove,
-  replacement: remove.replace(/from (gone g|ended e)/, 'from $1 where false'),
-})
-
 const history: Guard[] = [
   {
     rule: 'settle moves a job to the history in one statement',
-    without: nothing('settle', 'g.enqueued_by\n        from gone g'),
+    without: { name: 'settle', guard: 'to-history' },
     happens: async () => {
       const { worker, first } = await running()
       await worker.settle([settling(first)])
@@ -57,7 +50,7 @@ const history: Guard[] = [
   },
   {
     rule: 'settle does so where not all is as it should be',
-    without: nothing('finish_succeeded', 'from gone g\n    on conflict'),
+    without: { name: 'finish_succeeded', guard: 'to-history' },
     happens: async () => {
       const { worker, first } = await running()
       await worker.settle([settling(first), { id: '00000000-0000-7000-8000-000000000000', token: '1' }])
@@ -66,14 +59,7 @@ const history: Guard[] = [
   },
   {
     rule: 'a job that fails goes to the history',
-    without: [
-      { name: 'finish_job', remove: '  insert into', replacement: '  if false then insert into' },
-      {
-        name: 'finish_job',
-        remove: 'on conflict do nothing;',
-        replacement: 'on conflict do nothing; end if;',
-      },
-    ],
+    without: { name: 'finish_job', guard: 'to-history' },
     happens: async () => {
       const { worker, first } = await running()
       await worker.settleOthers([{ ...settling(first), outcome: 'failed' }])
@@ -82,7 +68,7 @@ const history: Guard[] = [
   },
   {
     rule: 'a job that has ended is not among the unfinished',
-    without: { name: 'finish_job', remove: 'delete from longshore.jobs j where j.id = p_job.id;' },
+    without: { name: 'finish_job', guard: 'not-left' },
     happens: async () => {
       const { worker, first } = await running()
       await worker.settleOthers([{ ...settling(first), outcome: 'failed' }])
@@ -91,7 +77,7 @@ const history: Guard[] = [
   },
   {
     rule: 'a job that can never run goes to the history',
-    without: nothing('pass_on', 'from ended e\n        on conflict'),
+    without: { name: 'pass_on', guard: 'to-history' },
     happens: async () => {
       const { worker, first } = await pair()
       await worker.settleOthers([{ ...settling(first), outcome: 'failed' }])
@@ -100,7 +86,7 @@ const history: Guard[] = [
   },
   {
     rule: 'the jobs of a cancelled group go to the history',
-    without: nothing('cancel_any_group', 'from gone g\n    on conflict'),
+    without: { name: 'cancel_any_group', guard: 'to-history' },
     happens: async () => {
       const { producer, group } = await pair()
       await producer.cancelGroup(group)
@@ -109,10 +95,7 @@ const history: Guard[] = [
   },
   {
     rule: 'a job has no more attempts than it may',
-    without: {
-      name: 'settle_unsuccessful',
-      remove: " or (v_given.outcome = 'retry' and v_job.attempts >= v_job.max_attempts)",
-    },
+    without: { name: 'settle_unsuccessful', guard: 'max-attempts' },
     happens: async () => {
       const producer = deployment.producer()
       await producer.enqueue(task, 1)
@@ -132,11 +115,7 @@ describe('the end of a job', () => {
 const cancels: Guard[] = [
   {
     rule: 'a run that was cancelled meanwhile does not succeed, where not all is as it should be',
-    without: {
-      name: 'finish_succeeded',
-      remove: "case when g.is_cancelled then 'cancelled' else 'succeeded' end",
-      replacement: "'succeeded'",
-    },
+    without: { name: 'finish_succeeded', guard: 'cancelled-ends', replacement: "'succeeded'" },
     happens: async () => {
       const { producer, worker, first } = await running()
       await producer.cancel(first.id)
@@ -146,11 +125,7 @@ const cancels: Guard[] = [
   },
   {
     rule: 'a run that was cancelled meanwhile is not tried again',
-    without: {
-      name: 'settle_unsuccessful',
-      remove: 'if v_job.is_cancelled then',
-      replacement: 'if false then',
-    },
+    without: { name: 'settle_unsuccessful', guard: 'cancelled-ends', replacement: 'false' },
     happens: async () => {
       const { producer, worker, first } = await running()
       await producer.cancel(first.id)

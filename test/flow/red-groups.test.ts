@@ -34,17 +34,11 @@ const cancels: Guard[] = [
     given: [
       {
         name: 'cancel_any_group',
-        remove: '  with gone as (',
-        replacement: `  ${pauseAt(BARRIER)}\n  with gone as (`,
+        point: 'running-marked',
+        insertion: `set local lock_timeout = '20s'; ${pauseAt(BARRIER)}`,
       },
-      { name: 'cancel_any_group', remove: "'1s', true);\n\n", replacement: "'20s', true);\n\n" },
     ],
-    without: {
-      name: 'cancel_any_group',
-      remove: 'order by j.id for update;',
-      replacement: 'order by j.id;',
-      isEverywhere: true,
-    },
+    without: { name: 'cancel_any_group', guard: 'job-locks' },
     happens: async () => {
       const producer = deployment.producer()
       const { group } = await submitGraph(producer, step, { only: [] })
@@ -65,22 +59,10 @@ const cancels: Guard[] = [
   {
     rule: 'nothing is added to a group while it is cancelled',
     given: [
-      {
-        name: 'cancel_any_group',
-        remove: "  perform longshore.need_read_committed('cancel a group');",
-        replacement: `  ${pauseAt(BARRIER)}`,
-      },
-      {
-        name: 'cancel_any_group',
-        remove: "set lock_timeout = '1s'",
-        replacement: "set lock_timeout = '20s'",
-      },
+      { name: 'cancel_any_group', point: 'group-held', insertion: pauseAt(BARRIER) },
+      { name: 'cancel_any_group', setting: 'lock_timeout', value: '20s' },
     ],
-    without: {
-      name: 'cancel_any_group',
-      remove: 'where g.id = p_group for update;',
-      replacement: 'where g.id = p_group;',
-    },
+    without: { name: 'cancel_any_group', guard: 'group-lock' },
     happens: async () => {
       const { producer, group } = await running({ first: [] })
       const { open } = await barrier(BARRIER)
@@ -201,11 +183,7 @@ describe('a group', () => {
 const passes: Guard[] = [
   {
     rule: 'an end that reads an older snapshot is refused: it would not see who waits',
-    without: {
-      name: 'pass_on',
-      remove:
-        "perform longshore.need_read_committed('end a job that others may wait for') where p_ids <> '{}';",
-    },
+    without: { name: 'pass_on', guard: 'read-committed' },
     happens: async () => {
       const { producer, group, jobs, worker, runOf } = await running({ first: [] })
       const settles = await begin()
@@ -223,11 +201,7 @@ const passes: Guard[] = [
   },
   {
     rule: 'whom a failure dooms ends with it',
-    without: {
-      name: 'pass_on',
-      remove: "where p.state <> 'succeeded'\n        union",
-      replacement: 'where false\n        union',
-    },
+    without: { name: 'pass_on', guard: 'doom-children' },
     happens: async () => {
       const { worker, runOf } = await running({ first: [], second: ['first'] })
       await worker.settleOthers([{ ...settling(runOf('first')), outcome: 'failed' }])
@@ -236,13 +210,7 @@ const passes: Guard[] = [
   },
   {
     rule: 'a failure dooms those behind, and theirs',
-    without: {
-      name: 'pass_on',
-      remove:
-        "from doomed d\n        cross join lateral (select e.* from longshore.edges e where e.parent = d.id and e.policy <> 'run' offset 0) e",
-      replacement:
-        'from doomed d\n        cross join lateral (select e.* from longshore.edges e where false offset 0) e',
-    },
+    without: { name: 'pass_on', guard: 'doom-further' },
     happens: async () => {
       const { worker, runOf } = await running({ first: [], second: ['first'], third: ['second'] })
       await worker.settleOthers([{ ...settling(runOf('first')), outcome: 'failed' }])
@@ -251,11 +219,7 @@ const passes: Guard[] = [
   },
   {
     rule: 'an edge that says run lets its child run',
-    without: {
-      name: 'pass_on',
-      remove: "e.parent = p.id and e.policy <> 'run' offset 0",
-      replacement: 'e.parent = p.id offset 0',
-    },
+    without: { name: 'pass_on', guard: 'run-policy' },
     happens: async () => {
       const { worker, runOf } = await running({ first: [], second: [['first', 'run']] })
       await worker.settleOthers([{ ...settling(runOf('first')), outcome: 'failed' }])
@@ -264,7 +228,7 @@ const passes: Guard[] = [
   },
   {
     rule: 'the end of a parent is passed on with it',
-    without: { name: 'settle', remove: 'if v_linked is not null then', replacement: 'if false then' },
+    without: { name: 'settle', guard: 'pass-on' },
     happens: async () => {
       const { worker, runOf } = await running({ first: [], second: ['first'] })
       await worker.settle([settling(runOf('first'))])
@@ -273,11 +237,7 @@ const passes: Guard[] = [
   },
   {
     rule: 'the end of a parent in a transaction is passed on with it',
-    without: {
-      name: 'complete',
-      remove: 'if v_job.group_id is not null or v_job.workflow is not null then',
-      replacement: 'if false then',
-    },
+    without: { name: 'complete', guard: 'pass-on' },
     happens: async () => {
       const { worker, runOf } = await running({ first: [], second: ['first'] })
       const { id, lease_token: token } = runOf('first')
@@ -307,11 +267,7 @@ const turns: Guard[] = [
   },
   {
     rule: 'the turn passes to the lowest number that is left',
-    without: {
-      name: 'pass_on',
-      remove: 'where j.workflow = w.id order by j.workflow_seq limit 1\n      ) n',
-      replacement: 'where j.workflow = w.id order by j.workflow_seq desc limit 1\n      ) n',
-    },
+    without: { name: 'pass_on', guard: 'lowest-first', replacement: 'order by j.workflow_seq desc' },
     happens: async () => {
       const producer = deployment.producer()
       await producer.enqueueMany(step, ['a', 'b', 'c'], { workflow: 'w' })
@@ -324,7 +280,7 @@ const turns: Guard[] = [
   },
   {
     rule: 'a settle that ends the head passes the turn',
-    without: { name: 'pass_on', remove: "if v_workflows <> '{}' then", replacement: 'if false then' },
+    without: { name: 'pass_on', guard: 'pass-turn', replacement: 'false' },
     happens: async () => {
       const producer = deployment.producer()
       await producer.enqueueMany(step, ['a', 'b'], { workflow: 'w' })

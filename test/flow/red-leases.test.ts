@@ -80,64 +80,56 @@ const complete = async (worker: Worker, run: Claimed, client?: TestClient) => {
 const fences: Guard[] = [
   {
     rule: 'settle: the lease token',
-    without: { name: 'settle', remove: ' or v_tokens is distinct from p_tokens' },
+    without: { name: 'settle', guard: 'own-token' },
     happens: () => staleRun((worker, stale) => worker.settle([settling(stale)])),
     tells: /a run whose lease was gone/,
   },
   {
     rule: 'settle: the worker',
-    without: { name: 'settle', remove: ' and j.worker_id = p_worker' },
+    without: { name: 'settle', guard: 'own-worker' },
     happens: () => strangeRun((thief, run) => thief.settle([settling(run)])),
     tells: /the run of another/,
   },
   {
     rule: 'settle, where not all is as it should be: the lease token',
-    without: { name: 'settle_contended', remove: 'where j.lease_token = (v_given ->> j.id::text)::bigint' },
+    without: { name: 'settle_contended', guard: 'own-token' },
     happens: () =>
       staleRun((worker, stale, others) => worker.settle([settling(stale), ...others.map(settling)])),
     tells: /a run whose lease was gone/,
   },
   {
     rule: 'settle, where not all is as it should be: the worker',
-    without: {
-      name: 'settle_contended',
-      remove: 'and j.worker_id = p_worker\n    order',
-      replacement: 'order',
-    },
+    without: { name: 'settle_contended', guard: 'own-worker' },
     happens: () => strangeRun((thief, run) => thief.settle([settling(run)])),
     tells: /the run of another/,
   },
   {
     rule: 'settle of a failure: the lease token',
-    without: { name: 'settle_unsuccessful', remove: ' and j.lease_token = v_given.token' },
+    without: { name: 'settle_unsuccessful', guard: 'own-token' },
     happens: () => staleRun(fail),
     tells: /a run whose lease was gone/,
   },
   {
     rule: 'settle of a failure: the worker',
-    without: { name: 'settle_unsuccessful', remove: ' and j.worker_id = p_worker' },
+    without: { name: 'settle_unsuccessful', guard: 'own-worker' },
     happens: () => strangeRun(fail),
     tells: /the run of another/,
   },
   {
     rule: 'complete: the lease token',
-    without: { name: 'complete', remove: ' and j.lease_token = p_token' },
+    without: { name: 'complete', guard: 'own-token' },
     happens: () => staleRun((worker, stale) => complete(worker, stale)),
     tells: /a run whose lease was gone/,
   },
   {
     rule: 'complete: the worker',
-    without: { name: 'complete', remove: ' and j.worker_id = p_worker' },
+    without: { name: 'complete', guard: 'own-worker' },
     happens: () => strangeRun((thief, run) => complete(thief, run)),
     tells: /the run of another/,
   },
   {
     rule: 'complete: the transaction that holds the writes',
-    without: {
-      name: 'complete',
-      remove: "if current_setting('longshore_run.lease', true) is distinct from p_token::text then",
-      replacement: 'if false then',
-    },
+    without: { name: 'complete', guard: 'own-transaction' },
     happens: async () => {
       const { worker, first } = await running()
       const tx = await begin()
@@ -154,7 +146,7 @@ const fences: Guard[] = [
   },
   {
     rule: 'complete: the cancel',
-    without: { name: 'complete', remove: 'elsif v_job.is_cancelled then', replacement: 'elsif false then' },
+    without: { name: 'complete', guard: 'not-cancelled' },
     happens: async () => {
       const { producer, worker, first } = await running()
       await producer.cancel(first.id)
@@ -210,32 +202,18 @@ const whileEnding = async (end: (worker: Worker, run: Claimed, client: TestClien
 const races: Guard[] = [
   {
     rule: 'complete holds the job: no rescue comes in between',
-    given: [
-      {
-        name: 'complete',
-        remove: '  -- From here on others may wait',
-        replacement: `  ${pauseAt(BARRIER)}\n  -- From here on others may wait`,
-      },
-    ],
-    without: {
-      name: 'complete',
-      remove: 'j.lease_token = p_token\n  for update',
-      replacement: 'j.lease_token = p_token',
-    },
+    given: [{ name: 'complete', point: 'job-held', insertion: pauseAt(BARRIER) }],
+    without: { name: 'complete', guard: 'job-lock' },
     happens: () => whileEnding(complete),
     tells: /^2: .* it left as running without a trace/m,
   },
   {
     rule: 'settle of a retry holds the job: no rescue comes in between',
     given: [
-      {
-        name: 'settle_unsuccessful',
-        remove: '    if v_job.is_cancelled then',
-        replacement: `    ${pauseAt(BARRIER)}\n    if v_job.is_cancelled then`,
-      },
-      { name: 'settle', remove: "set lock_timeout = '50ms'", replacement: "set lock_timeout = '20s'" },
+      { name: 'settle_unsuccessful', point: 'job-held', insertion: pauseAt(BARRIER) },
+      { name: 'settle', setting: 'lock_timeout', value: '20s' },
     ],
-    without: { name: 'settle_unsuccessful', remove: '\n    for no key update skip locked' },
+    without: { name: 'settle_unsuccessful', guard: 'job-lock' },
     happens: () => whileEnding(retry),
     tells: /^14: .* its run ended with attempts/m,
   },

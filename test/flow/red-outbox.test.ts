@@ -114,15 +114,8 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   },
   {
     verb: 'the end of what a job waited for',
-    note: {
-      name: 'pass_on',
-      remove: 'perform longshore.note_changes(v_ready[v_at : v_at + 999]);',
-      replacement: 'null;',
-    },
-    bell: {
-      name: 'pass_on',
-      remove: 'perform longshore.offer(v_lane.lane, v_lane.score, v_lane.ids[1], cardinality(v_lane.ids));',
-    },
+    note: { name: 'pass_on', guard: 'tell-relay' },
+    bell: { name: 'pass_on', guard: 'wake-worker' },
     happens: async () => {
       await submitPair()
       const worker = await workByHand(database, ['task'])
@@ -147,12 +140,8 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   },
   {
     verb: 'a run that is given back',
-    note: { name: 'settle_unsuccessful', remove: 'perform longshore.note_changes(v_ready);' },
-    bell: {
-      name: 'send_back',
-      remove: 'perform longshore.offer(p_job.lane, v_score, p_job.id, 1);',
-      replacement: 'null;',
-    },
+    note: { name: 'settle_unsuccessful', guard: 'tell-relay' },
+    bell: { name: 'send_back', guard: 'wake-worker' },
     happens: async () => {
       const { worker, run } = await claimed()
       await hush()
@@ -165,11 +154,7 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
       name: 'rescue',
       remove: 'perform longshore.note_changes(v_ready, p_limits => v_freed, p_workers => v_dead);',
     },
-    bell: {
-      name: 'send_back',
-      remove: 'perform longshore.offer(p_job.lane, v_score, p_job.id, 1);',
-      replacement: 'null;',
-    },
+    bell: { name: 'send_back', guard: 'wake-worker' },
     happens: async () => {
       const { worker } = await claimed()
       await hush()
@@ -208,11 +193,7 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   },
   {
     verb: 'a cancel of a group',
-    note: {
-      name: 'cancel_any_group',
-      remove: 'perform longshore.note_changes(v_ready[v_at : v_at + 999]);',
-      replacement: 'null;',
-    },
+    note: { name: 'cancel_any_group', guard: 'tell-relay' },
     happens: async () => {
       const { producer, group } = await submitPair()
       await producer.cancelGroup(group)

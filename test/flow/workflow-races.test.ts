@@ -49,11 +49,7 @@ const broken = async () => {
 }
 const STRANDED = expect.stringContaining('no turn, and is the first')
 
-const PATIENT: Weakness = {
-  name: 'settle',
-  remove: "set lock_timeout = '50ms'",
-  replacement: "set lock_timeout = '10s'",
-}
+const PATIENT: Weakness = { name: 'settle', setting: 'lock_timeout', value: '10s' }
 
 describe('the end of the head and an enqueue at once', () => {
   const enqueueFirst = async () => {
@@ -80,12 +76,8 @@ describe('the end of the head and an enqueue at once', () => {
   it('[W2] the enqueue first: without the lock of the workflow the new job would wait for ever', async () => {
     deployment.skipAudit('a guard is taken away')
     const guards: Weakness[] = [
-      { name: 'pass_on', remove: 'order by w.key for update', replacement: 'order by w.key' },
-      {
-        name: 'pass_on',
-        remove: 'delete from longshore.workflows w\n    where',
-        replacement: 'perform from longshore.workflows w where',
-      },
+      { name: 'pass_on', guard: 'workflow-lock' },
+      { name: 'pass_on', guard: 'no-empty-workflow' },
     ]
     await weakened(database, guards, enqueueFirst)
     expect(await broken()).toContainEqual(STRANDED)
@@ -171,11 +163,7 @@ describe('the end of the head and an enqueue at once', () => {
     await tx.query('commit')
     return answer
   }
-  const BEFORE_LOCK: Weakness = {
-    name: 'pass_on',
-    remove: '-- In the order in which enqueues lock them.',
-    replacement: pauseAt(7),
-  }
+  const BEFORE_LOCK: Weakness = { name: 'pass_on', point: 'workflows-found', insertion: pauseAt(7) }
 
   it('[W2] of the very same job: whoever enqueues it again waits without the workflow', async () => {
     deployment.skipAudit('a guard is taken away')
@@ -210,7 +198,7 @@ describe('the end of the head and a cancel of the next at once', () => {
     expect(await weakened(database, [PATIENT], cancelFirst)).toBe('c')
     expect(await broken()).toEqual([])
     await database.rows('truncate longshore.jobs, longshore.workflows')
-    const guard: Weakness = { name: 'pass_on', remove: 'exit when v_heads = v_next;', replacement: 'exit;' }
+    const guard: Weakness = { name: 'pass_on', guard: 'look-again' }
     expect(await weakened(database, [PATIENT, guard], cancelFirst)).toBe('')
     expect(await broken()).toContainEqual(STRANDED)
   })
@@ -240,10 +228,7 @@ describe('the end of the head and a cancel of the next at once', () => {
         [head.id],
       )
     expect((await end()).rows).toEqual([{ ready: null }])
-    const guard: Weakness = {
-      name: 'end_linked',
-      remove: "or longshore.free_to_end(array[p_job.id]) = '{}' ",
-    }
+    const guard: Weakness = { name: 'end_linked', guard: 'look-first' }
     await weakened(database, [guard], async () => {
       const ended = end()
       await waitsForLock(database, ends)
@@ -352,14 +337,7 @@ describe('the ends of two heads at once', () => {
 
   it('[W2] [S3] whose next jobs run after each other’s head: neither waits for the other', async () => {
     deployment.skipAudit('a guard is taken away')
-    const pause: Weakness = {
-      name: 'pass_on',
-      remove: '-- Whoever is found may be gone when it is locked: then the turn is the next one’s.'.replace(
-        '’',
-        "'",
-      ),
-      replacement: pauseAt(7),
-    }
+    const pause: Weakness = { name: 'pass_on', point: 'workflows-held', insertion: pauseAt(7) }
     const { answers, producer, next } = await weakened(database, [pause], crossed)
     expect(answers).toEqual(['done', 'done'])
     for (const job of next) expect(await producer.get(job)).toMatchObject({ state: 'ready' })
@@ -367,8 +345,8 @@ describe('the ends of two heads at once', () => {
     await database.rows('truncate longshore.jobs, longshore.workflows, longshore.workers, longshore.groups')
     // The next ones first, the dependents after them.
     const guards: Weakness[] = [
-      { name: 'pass_on', remove: 'any (v_heads || v_children) order', replacement: 'any (v_heads) order' },
-      { name: 'pass_on', remove: '-- Deleted, not left', replacement: `${pauseAt(7)} -- Deleted, not left` },
+      { name: 'pass_on', guard: 'one-order' },
+      { name: 'pass_on', point: 'heads-held', insertion: pauseAt(7) },
     ]
     const red = await weakened(database, guards, crossed)
     expect(red.answers).toContain('40P01')
@@ -431,11 +409,7 @@ describe.each(['repeatable read', 'serializable'])('an enqueue in a %s transacti
     expect(await broken()).toEqual([])
     await database.rows('truncate longshore.jobs, longshore.workflows')
     // A row that is left: the last job is still seen in it, and waited for.
-    const guard: Weakness = {
-      name: 'pass_on',
-      remove: 'delete from longshore.workflows w\n    where',
-      replacement: 'perform from longshore.workflows w where',
-    }
+    const guard: Weakness = { name: 'pass_on', guard: 'no-empty-workflow' }
     const red = await weakened(database, [guard], afterTheLast)
     expect(red.answer).toBe('done')
     expect(await red.next()).toBe('')

@@ -21,13 +21,7 @@ interface Fault {
 const direct: Fault[] = [
   {
     fault: 'a settle is accepted without its lease token',
-    weaknesses: [
-      {
-        name: 'settle',
-        remove: 'if v_ids is distinct from p_ids or v_tokens is distinct from p_tokens then',
-        replacement: 'if v_ids is distinct from p_ids then',
-      },
-    ],
+    weaknesses: [{ name: 'settle', guard: 'own-token' }],
     problem: /settle loses/,
   },
   {
@@ -43,39 +37,27 @@ const direct: Fault[] = [
   },
   {
     fault: 'a parent that ends counts twice',
-    weaknesses: [{ name: 'pass_on', remove: 'count(*) as steps', replacement: '2 * count(*) as steps' }],
+    weaknesses: [{ name: 'pass_on', guard: 'count-parents', replacement: '2 * count(*)' }],
     problem: /claims|made ready|should be waiting|pending|violates check constraint/,
   },
   {
     fault: 'parents that end together count as one',
-    weaknesses: [{ name: 'pass_on', remove: 'count(*) as steps', replacement: '1 as steps' }],
+    weaknesses: [{ name: 'pass_on', guard: 'count-parents', replacement: '1' }],
     problem: /claims|made ready|is waiting, and should be|pending/,
   },
   {
     fault: 'a stopped workflow goes on',
-    weaknesses: [
-      {
-        name: 'pass_on',
-        remove: 'where w.id = any (v_workflows) and w.halted_by is null;',
-        replacement: 'where w.id = any (v_workflows);',
-      },
-    ],
+    weaknesses: [{ name: 'pass_on', guard: 'not-halted' }],
     problem: /claims|made ready|and should be waiting|pending/,
   },
   {
     fault: 'whom an edge cancels fails',
-    weaknesses: [
-      {
-        name: 'pass_on',
-        remove: "case e.policy when 'cancel' then 'cancelled' else",
-        replacement: "case when false then 'cancelled' else",
-      },
-    ],
+    weaknesses: [{ name: 'pass_on', guard: 'cancel-policy', replacement: 'when false' }],
     problem: /is dependency_failed, and should be cancelled/,
   },
   {
     fault: 'a run that was cancelled succeeds',
-    weaknesses: [{ name: 'settle', remove: ' and not j.is_cancelled' }],
+    weaknesses: [{ name: 'settle', guard: 'not-cancelled' }],
     problem: /made ready|is succeeded, and should be cancelled/,
   },
   {
@@ -107,7 +89,7 @@ const throughRedis: Fault[] = [
   },
   {
     fault: 'nobody tells the relay of what is to run again',
-    weaknesses: [{ name: 'settle_unsuccessful', remove: 'perform longshore.note_changes(v_ready);' }],
+    weaknesses: [{ name: 'settle_unsuccessful', guard: 'tell-relay' }],
     problem: /10: /,
   },
   {

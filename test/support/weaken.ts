@@ -8,7 +8,7 @@ import { inSchema } from '../../src/postgres/schema-name.ts'
 import type { TestDatabase } from './database.ts'
 
 /** A function of the schema, by its name, with one change. */
-export type Weakness = WithoutGuard | WithInsertion | WithoutText
+export type Weakness = WithoutGuard | WithInsertion | WithSetting | WithoutText
 
 /** Without what stands between `/* guard: x *\/` and `/* end x *\/`, wherever that is in the function. */
 export interface WithoutGuard {
@@ -18,11 +18,18 @@ export interface WithoutGuard {
   replacement?: string
 }
 
-/** With more at `/* point: x *\/`: mostly a pause for a barrier. */
+/** With more at `/* point: x *\/`, mostly a pause for a barrier. The point `start` is the first line of every function. */
 export interface WithInsertion {
   name: string
   point: string
   insertion: string
+}
+
+/** With another value of a setting that its header sets: mostly a longer wait for locks. */
+export interface WithSetting {
+  name: string
+  setting: string
+  value: string
 }
 
 /** Without a piece of its text. */
@@ -55,7 +62,15 @@ function weaken(sql: string, weakness: Weakness): string {
       () => replacement,
     )
   }
-  if ('point' in weakness) return sql.replaceAll(`/* point: ${weakness.point} */`, () => weakness.insertion)
+  if ('point' in weakness) {
+    const { point, insertion } = weakness
+    if (point === 'start') return sql.replace('\nbegin\n', begin => `${begin}  ${insertion}\n`)
+    return sql.replaceAll(`/* point: ${point} */`, () => insertion)
+  }
+  if ('setting' in weakness) {
+    const { setting, value } = weakness
+    return sql.replace(new RegExp(`^set ${setting} = .*$`, 'm'), () => `set ${setting} = '${value}'`)
+  }
   const { remove, replacement = '', isEverywhere = false } = weakness
   return isEverywhere ? sql.replaceAll(remove, () => replacement) : sql.replace(remove, () => replacement)
 }

@@ -16,20 +16,22 @@ declare
   v_workers int[];
 begin
   -- Nobody adds jobs while this is held.
-  select * into v_group from longshore.groups g where g.id = p_group for update;
+  select * into v_group from longshore.groups g where g.id = p_group /* guard: group-lock */ for update /* end group-lock */;
   if not found then
     return 'unknown';
   elsif v_group.finished_at is not null then
     return case when v_group.end_state = 'cancelled' then 'cancelled' else 'finished' end;
   end if;
   perform longshore.need_read_committed('cancel a group');
+  /* point: group-held */
   -- Whoever cancels one of its jobs may hold that and wait for another, see pass_on_patiently. The last try takes its time.
   for v_try in 1 .. 5 loop
     begin
       perform set_config('lock_timeout', case when v_try < 5 then '100ms' else '1s' end, true);
       -- What may be ended by its worker first, then what waits for it: settle goes the same way.
-      perform from longshore.jobs j where j.group_id = p_group and j.state <> 'waiting' order by j.id for update;
-      perform from longshore.jobs j where j.group_id = p_group order by j.id for update;
+      perform from longshore.jobs j where j.group_id = p_group and j.state <> 'waiting' order by j.id
+      /* guard: job-locks */ for update /* end job-locks */;
+      perform from longshore.jobs j where j.group_id = p_group order by j.id /* guard: job-locks */ for update /* end job-locks */;
       exit;
     exception when lock_not_available then
       if v_try = 5 then
@@ -45,9 +47,10 @@ begin
     where j.group_id = p_group and j.state = 'running' returning j.worker_id
   )
   select array_agg(distinct r.worker_id) into v_workers from running r;
+  /* point: running-marked */
   with gone as (
     delete from longshore.jobs j where j.group_id = p_group and j.state <> 'running' returning j.*
-  ), kept as (
+  ) /* guard: to-history */, kept as (
     insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
       max_attempts, rescues, payload, error, group_id, workflow, workflow_seq, enqueued_by)
     select g.id, g.score, g.lease_token, g.created_at, now(), g.lane, (now() at time zone 'utc')::date, 'cancelled',
@@ -55,7 +58,7 @@ begin
       g.enqueued_by
     from gone g
     on conflict do nothing
-  )
+  ) /* end to-history */
   select array_agg(g.id), array_agg(g.id) filter (where g.state = 'ready'),
     coalesce(array_agg(g.workflow) filter (where g.has_turn), '{}')
   into v_ended, v_ready, v_workflows from gone g;
@@ -68,7 +71,7 @@ begin
   perform pg_notify('longshore.worker_' || w.id, 'cancel') from unnest(v_workers) as w(id);
   perform longshore.notify_job_waiters(v_ended);
   for v_at in 1 .. coalesce(cardinality(v_ready), 0) by 1000 loop
-    perform longshore.note_changes(v_ready[v_at : v_at + 999]);
+    /* guard: tell-relay */ perform longshore.note_changes(v_ready[v_at : v_at + 999]); /* end tell-relay */
   end loop;
   perform longshore.pass_on_patiently('{}', '{}', v_workflows, '1 second') where v_workflows <> '{}';
   if v_workers is null then

@@ -15,30 +15,34 @@ declare
   v_job longshore.jobs;
   v_freed int[];
 begin
-  if current_setting('longshore_run.lease', true) is distinct from p_token::text then
+  /* guard: own-transaction */ if current_setting('longshore_run.lease', true) is distinct from p_token::text then
     return 'ended';
-  end if;
-  p_worker := longshore.need_worker(p_worker, p_secret);
+  end if; /* end own-transaction */
+  /* guard: own-secret */ p_worker := longshore.need_worker(p_worker, p_secret); /* end own-secret */
   select * into v_job from longshore.jobs j
-  where j.id = p_id and j.worker_id = p_worker and j.lease_token = p_token
-  for update;
+  where j.id = p_id
+    /* guard: own-worker */ and j.worker_id = p_worker /* end own-worker */
+    /* guard: own-token */ and j.lease_token = p_token /* end own-token */
+  /* guard: job-lock */ for update /* end job-lock */;
   if not found then
     return 'lost';
-  elsif v_job.is_cancelled then
-    return 'cancelled';
+  /* guard: not-cancelled */ elsif v_job.is_cancelled then
+    return 'cancelled'; /* end not-cancelled */
   end if;
+  /* point: job-held */
   -- From here on others may wait for this transaction: a process that is paused now must not hold them up for longer.
   perform set_config('idle_in_transaction_session_timeout', '10s', true);
   v_job.error := null;
   perform longshore.finish_job(v_job, 'succeeded', p_result);
   if v_job.group_id is not null or v_job.workflow is not null then
-    perform longshore.pass_on_patiently(
-      array[v_job.id], '{succeeded}', array_remove(array[v_job.workflow], null), '10 seconds');
+    /* guard: pass-on */ perform longshore.pass_on_patiently(
+      array[v_job.id], '{succeeded}', array_remove(array[v_job.workflow], null), '10 seconds'); /* end pass-on */
   end if;
   if v_job.slot is not null or v_job.key_slot is not null then
     v_freed := longshore.free_slots(array[v_job.lane], array[v_job.slot], array[v_job.key_slot]);
     perform longshore.reopen(v_freed);
   end if;
+  /* point: completed */
   return concat_ws(' ', 'completed', v_job.group_id);
 end
 $$;

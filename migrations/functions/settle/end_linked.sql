@@ -12,7 +12,7 @@ as $$
 begin
   -- Held: somebody adds a job that runs after this one.
   perform from longshore.jobs j where j.id = p_job.id for update skip locked;
-  if not found or longshore.free_to_end(array[p_job.id]) = '{}' then
+  if not found /* guard: look-first */ or longshore.free_to_end(array[p_job.id]) = '{}' /* end look-first */ then
     return null;
   end if;
   perform longshore.finish_job(p_job, p_state, p_result, p_error);

@@ -9,17 +9,17 @@ set search_path = pg_catalog, pg_temp
 as $$
   with gone as (
     delete from longshore.jobs j where j.id = any (p_ids) returning j.*
-  ), kept as (
+  ) /* guard: to-history */, kept as (
     insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane, worker_id,
       day, state, attempts, max_attempts, rescues, payload, result, group_id, workflow, workflow_seq, enqueued_by)
     select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane, g.worker_id,
       (now() at time zone 'utc')::date,
-      (case when g.is_cancelled then 'cancelled' else 'succeeded' end)::longshore.job_state,
+      (/* guard: cancelled-ends */ case when g.is_cancelled then 'cancelled' else 'succeeded' end /* end cancelled-ends */)::longshore.job_state,
       g.attempts, g.max_attempts, g.rescues, g.payload, case when not g.is_cancelled then p_results -> g.id::text end,
       g.group_id, g.workflow, g.workflow_seq, g.enqueued_by
     from gone g
     on conflict do nothing
-  )
+  ) /* end to-history */
   select array_agg(g.lane) filter (where g.slot is not null or g.key_slot is not null),
     array_agg(g.slot) filter (where g.slot is not null or g.key_slot is not null),
     array_agg(g.key_slot) filter (where g.slot is not null or g.key_slot is not null),

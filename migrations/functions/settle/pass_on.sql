@@ -39,23 +39,28 @@ declare
   v_now_ms bigint := floor(extract(epoch from clock_timestamp()) * 1000);
 begin
   -- Whoever adds jobs has held what it goes by.
-  perform longshore.need_read_committed('end a job that others may wait for') where p_ids <> '{}';
+  /* guard: read-committed */ perform longshore.need_read_committed('end a job that others may wait for')
+  where p_ids <> '{}'; /* end read-committed */
   if p_doomed <> '{}' or exists (select from unnest(p_states) as s(state) where s.state <> 'succeeded') then
     loop
       with recursive doomed(id, state) as (
         select d.id, d.state from unnest(p_doomed, p_doomed_states) as d(id, state)
         cross join lateral (select from longshore.jobs j where j.id = d.id offset 0) j
-        union
-        select e.child, (case e.policy when 'cancel' then 'cancelled' else 'dependency_failed' end)::longshore.job_state
+        /* guard: doom-children */ union
+        select e.child,
+          (case /* guard: cancel-policy */ e.policy when 'cancel' /* end cancel-policy */ then 'cancelled' else 'dependency_failed' end)
+            ::longshore.job_state
         from unnest(p_ids, p_states) as p(id, state)
-        cross join lateral (select e.* from longshore.edges e where e.parent = p.id and e.policy <> 'run' offset 0) e
+        cross join lateral (
+          select e.* from longshore.edges e
+          where e.parent = p.id /* guard: run-policy */ and e.policy <> 'run' /* end run-policy */ offset 0) e
         cross join lateral (select from longshore.jobs j where j.id = e.child offset 0) j
-        where p.state <> 'succeeded'
-        union
+        where p.state <> 'succeeded' /* end doom-children */
+        /* guard: doom-further */ union
         select e.child, (case e.policy when 'cancel' then 'cancelled' else 'dependency_failed' end)::longshore.job_state
         from doomed d
         cross join lateral (select e.* from longshore.edges e where e.parent = d.id and e.policy <> 'run' offset 0) e
-        cross join lateral (select from longshore.jobs j where j.id = e.child offset 0) j
+        cross join lateral (select from longshore.jobs j where j.id = e.child offset 0) j /* end doom-further */
       )
       select coalesce(array_agg(d.id order by d.id), '{}'), coalesce(array_agg(d.state order by d.id), '{}')
       into v_doomed, v_doomed_states
@@ -64,6 +69,7 @@ begin
       exit when v_doomed = v_held;
       select coalesce(array_agg(j.id order by j.id), '{}') into v_held
       from (select j.id from longshore.jobs j where j.id = any (v_doomed) order by j.id for update) j;
+      /* point: doomed-held */
     end loop;
 
     if v_doomed <> '{}' then
@@ -78,7 +84,7 @@ begin
         ) d
         where j.ctid = d.row
         returning j.*, d.state as end_state
-      ), kept as (
+      ) /* guard: to-history */, kept as (
         insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
           max_attempts, rescues, payload, error, group_id, workflow, workflow_seq, enqueued_by)
         select e.id, e.score, e.lease_token, e.created_at, now(), e.lane, (now() at time zone 'utc')::date, e.end_state,
@@ -98,7 +104,7 @@ begin
           e.group_id, e.workflow, e.workflow_seq, e.enqueued_by
         from ended e
         on conflict do nothing
-      )
+      ) /* end to-history */
       select v_workflows || coalesce(array_agg(e.workflow)
           filter (where e.has_turn or (e.halts and e.end_state = 'dependency_failed')), '{}'),
         v_halted || coalesce(array_agg(e.workflow) filter (where e.halts and e.end_state = 'dependency_failed'), '{}'),
@@ -114,48 +120,58 @@ begin
   v_children := array(
     select distinct e.child from unnest(v_ids) as p(id)
     cross join lateral (select e.child from longshore.edges e where e.parent = p.id offset 0) e);
-  if v_workflows <> '{}' then
+  if /* guard: pass-turn */ v_workflows <> '{}' /* end pass-turn */ then
+    /* point: workflows-found */
     -- In the order in which enqueues lock them.
-    perform from longshore.workflows w where w.id = any (v_workflows) order by w.key for update;
+    perform from longshore.workflows w where w.id = any (v_workflows) order by w.key
+    /* guard: workflow-lock */ for update /* end workflow-lock */;
     if v_halted <> '{}' then
       update longshore.workflows w set halted_by = h.job
       from unnest(v_halted, v_halted_by) as h(id, job) where w.id = h.id and w.halted_by is null;
     end if;
+    /* point: workflows-held */
     loop
       -- Whoever is found may be gone when it is locked: then the turn is the next one's.
       select coalesce(array_agg(n.id order by n.id) filter (where not n.has_turn), '{}') into v_heads
       from longshore.workflows w
       cross join lateral (
-        select j.id, j.has_turn from longshore.jobs j where j.workflow = w.id order by j.workflow_seq limit 1
+        select j.id, j.has_turn from longshore.jobs j
+        where j.workflow = w.id /* guard: lowest-first */ order by j.workflow_seq /* end lowest-first */ limit 1
       ) n
-      where w.id = any (v_workflows) and w.halted_by is null;
+      where w.id = any (v_workflows) /* guard: not-halted */ and w.halted_by is null /* end not-halted */;
       -- Together with the dependents: one that is both is held by nobody who waits for another of these.
       select coalesce(array_agg(j.id order by j.id) filter (where j.id = any (v_heads)), '{}') into v_next
       from (
-        select j.id from longshore.jobs j where j.id = any (v_heads || v_children) order by j.id for no key update
+        select j.id from longshore.jobs j
+        where j.id = any (v_heads /* guard: one-order */ || v_children /* end one-order */) order by j.id for no key update
       ) j;
-      exit when v_heads = v_next;
+      exit /* guard: look-again */ when v_heads = v_next /* end look-again */;
     end loop;
+    /* point: heads-held */
     -- Deleted, not left: an enqueue that reads an older snapshot must not take the last job for one that still has the turn.
-    delete from longshore.workflows w
+    /* guard: no-empty-workflow */ delete from longshore.workflows w
     where w.id = any (v_workflows) and w.halted_by is null
-      and (select j.id from longshore.jobs j where j.workflow = w.id limit 1) is null;
+      and (select j.id from longshore.jobs j where j.workflow = w.id limit 1) is null; /* end no-empty-workflow */
   else
-    perform from longshore.jobs j where j.id = any (v_children) order by j.id for no key update;
+    /* guard: children-in-order */ perform from longshore.jobs j
+    where j.id = any (v_children) order by j.id for no key update; /* end children-in-order */
   end if;
 
   for v_lane in
     with steps as (
       select e.child as id, false as is_turn
       from unnest(v_ids, v_states) as p(id, state)
-      cross join lateral (select e.* from longshore.edges e where e.parent = p.id offset 0) e
+      cross join lateral (select e.* from longshore.edges e where e.parent = p.id /* point: edges-seen */ offset 0) e
       where p.state = 'succeeded' or e.policy = 'run'
       union all
       select n.id, true from unnest(v_next) as n(id)
     ), moves as materialized (
       -- Counted before it is subtracted: an update takes one row of many for each job.
       select h.row, s.steps, s.is_turn
-      from (select s.id, count(*) as steps, bool_or(s.is_turn) as is_turn from steps s group by s.id) s
+      from (
+        select s.id, /* guard: count-parents */ count(*) /* end count-parents */ as steps, bool_or(s.is_turn) as is_turn
+        from steps s group by s.id
+      ) s
       cross join lateral (
         select j.ctid as row from longshore.jobs j where j.id = s.id and j.state::text = 'waiting' offset 0) h
     ), moved as (
@@ -177,7 +193,8 @@ begin
   loop
     if v_lane.state = 'ready' then
       v_ready := v_ready || v_lane.ids;
-      perform longshore.offer(v_lane.lane, v_lane.score, v_lane.ids[1], cardinality(v_lane.ids));
+      /* guard: wake-worker */ perform longshore.offer(
+        v_lane.lane, v_lane.score, v_lane.ids[1], cardinality(v_lane.ids)); /* end wake-worker */
     else
       v_due_soon := v_due_soon or v_lane.is_soon;
     end if;
@@ -186,7 +203,7 @@ begin
     perform pg_notify('longshore.due', '');
   end if;
   for v_at in 1 .. cardinality(v_ready) by 1000 loop
-    perform longshore.note_changes(v_ready[v_at : v_at + 999]);
+    /* guard: tell-relay */ perform longshore.note_changes(v_ready[v_at : v_at + 999]); /* end tell-relay */
   end loop;
   return v_ready;
 end

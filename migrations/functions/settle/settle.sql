@@ -31,10 +31,12 @@ begin
       -- read an older snapshot) lets go within milliseconds, or is left to the careful way.
       with gone as (
         delete from longshore.jobs j
-        where j.id = any (p_ids) and j.worker_id = p_worker and not j.is_cancelled
+        where j.id = any (p_ids)
+          /* guard: own-worker */ and j.worker_id = p_worker /* end own-worker */
+          /* guard: not-cancelled */ and not j.is_cancelled /* end not-cancelled */
         returning j.id, j.score, j.lease_token, j.created_at, j.started_at, j.lane, j.attempts, j.max_attempts, j.rescues, j.payload,
           j.group_id, j.workflow, j.workflow_seq, j.slot, j.key_slot, j.enqueued_by
-      ), kept as (
+      ) /* guard: to-history */, kept as (
         insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane,
           worker_id, day, state, attempts, max_attempts, rescues, payload, result, group_id, workflow, workflow_seq,
           enqueued_by)
@@ -43,7 +45,7 @@ begin
           case when p_results is not null then p_results -> g.id::text end, g.group_id, g.workflow, g.workflow_seq,
           g.enqueued_by
         from gone g
-      )
+      ) /* end to-history */
       select array_agg(g.id order by g.id), array_agg(g.lease_token order by g.id),
         array_agg(g.lane) filter (where g.slot is not null or g.key_slot is not null),
         array_agg(g.slot) filter (where g.slot is not null or g.key_slot is not null),
@@ -53,12 +55,13 @@ begin
         array_agg(distinct g.group_id) filter (where g.group_id is not null)
       into v_ids, v_tokens, v_lanes, v_slots, v_key_slots, v_linked, v_workflows, v_groups
       from gone g;
-      if v_ids is distinct from p_ids or v_tokens is distinct from p_tokens then
+      /* point: moved */
+      if v_ids is distinct from p_ids /* guard: own-token */ or v_tokens is distinct from p_tokens /* end own-token */ then
         raise lock_not_available;
       end if;
       if v_linked is not null then
-        v_ready := longshore.pass_on(
-          v_linked, array_fill('succeeded'::longshore.job_state, array[cardinality(v_linked)]), v_workflows);
+        /* guard: pass-on */ v_ready := longshore.pass_on(
+          v_linked, array_fill('succeeded'::longshore.job_state, array[cardinality(v_linked)]), v_workflows); /* end pass-on */
       end if;
     exception when lock_not_available or unique_violation then
       v_ids := null;

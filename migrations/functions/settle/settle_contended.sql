@@ -26,11 +26,11 @@ begin
   into v_settled, v_plain, v_linked
   from (
     select j.id, j.lease_token, j.group_id, j.workflow, j.is_cancelled from longshore.jobs j
-    where j.id = any (p_ids) and j.worker_id = p_worker
+    where j.id = any (p_ids) /* guard: own-worker */ and j.worker_id = p_worker /* end own-worker */
     order by j.id
     for update skip locked
   ) j
-  where j.lease_token = (v_given ->> j.id::text)::bigint;
+  /* guard: own-token */ where j.lease_token = (v_given ->> j.id::text)::bigint /* end own-token */;
 
   return query
   with missing as materialized (

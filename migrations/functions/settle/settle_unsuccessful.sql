@@ -18,8 +18,10 @@ begin
     order by o.id
   loop
     select * into v_job from longshore.jobs j
-    where j.id = v_given.id and j.worker_id = p_worker and j.lease_token = v_given.token
-    for no key update skip locked;
+    where j.id = v_given.id
+      /* guard: own-worker */ and j.worker_id = p_worker /* end own-worker */
+      /* guard: own-token */ and j.lease_token = v_given.token /* end own-token */
+    /* guard: job-lock */ for no key update skip locked /* end job-lock */;
     if not found then
       return query
       select v_given.id, case when exists (
@@ -32,9 +34,12 @@ begin
       continue;
     end if;
 
-    if v_job.is_cancelled then
+    /* point: job-held */
+    if /* guard: cancelled-ends */ v_job.is_cancelled /* end cancelled-ends */ then
       v_end := 'cancelled';
-    elsif v_given.outcome = 'failed' or (v_given.outcome = 'retry' and v_job.attempts >= v_job.max_attempts) then
+    elsif v_given.outcome = 'failed'
+      /* guard: max-attempts */ or (v_given.outcome = 'retry' and v_job.attempts >= v_job.max_attempts) /* end max-attempts */
+    then
       v_end := 'failed';
     else
       v_end := null;
@@ -61,7 +66,7 @@ begin
     end if;
   end loop;
   if v_ready <> '{}' then
-    perform longshore.note_changes(v_ready);
+    /* guard: tell-relay */ perform longshore.note_changes(v_ready); /* end tell-relay */
     return query select r.id, 'ready'::text, null::int, null::smallint, null::smallint from unnest(v_ready) as r(id);
   end if;
 end
