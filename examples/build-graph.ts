@@ -10,7 +10,7 @@ const compile = defineTask({
   result: z.object({ object: z.string(), bytes: z.number() }),
 })
 const link = defineTask<{ program: string }>({ name: 'link' })
-const test = defineTask<{ program: string }>({ name: 'test', retry: { attempts: 1 } })
+const test = defineTask<{ program: string }>({ name: 'test', retry: { maxAttempts: 1 } })
 const pack = defineTask<{ program: string }>({ name: 'package' })
 const announce = defineTask<{ program: string }>({ name: 'announce' })
 const document = defineTask<{ program: string }>({ name: 'document' })

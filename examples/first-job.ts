@@ -10,7 +10,7 @@ const sendReceipt = defineTask({
   name: 'send-receipt',
   payload: z.object({ orderId: z.number(), email: z.email() }),
   result: z.object({ messageId: z.string() }),
-  retry: { attempts: 5, backoff: 'exponential' },
+  retry: { maxAttempts: 5, backoff: 'exponential' },
   timeout: '30s',
 })
 

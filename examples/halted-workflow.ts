@@ -3,7 +3,7 @@ import { createProducer, createWorker, defineTask, migrate } from 'longshore'
 const postgres = process.env.DATABASE_URL ?? 'postgres://localhost/app'
 await migrate({ postgres })
 
-const transfer = defineTask<{ cents: number }>({ name: 'transfer', retry: { attempts: 1 } })
+const transfer = defineTask<{ cents: number }>({ name: 'transfer', retry: { maxAttempts: 1 } })
 const producer = createProducer({ postgres })
 
 const halting = { workflow: 'account-5', onWorkflowFailure: 'halt' } as const

@@ -29,7 +29,7 @@ async function placeOrders() {
     }
     const jobs = await producer.enqueueMany(pack, orders, {
       tx: client,
-      attempts: 10, // what all of them share
+      maxAttempts: 10, // what all of them share
       each: ({ customer, urgent }, n) => ({
         id: ids[n], // once, however often this runs
         concurrencyKey: customer,

@@ -8,7 +8,7 @@ export const countPrimes = defineTask({
   name: 'count-primes',
   payload: z.object({ upTo: z.int() }),
   result: z.object({ primes: z.number() }),
-  retry: { attempts: 1 },
+  retry: { maxAttempts: 1 },
   timeout: '2s',
 })
 

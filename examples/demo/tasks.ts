@@ -25,7 +25,7 @@ export const charge = defineTask({
 export const callPartner = defineTask({
   name: 'call-partner',
   payload: z.object({ call: z.number() }),
-  retry: { attempts: 4, backoff: { type: 'exponential', delay: 20, max: '1s' } },
+  retry: { maxAttempts: 4, backoff: { type: 'exponential', delay: 20, max: '1s' } },
 })
 
 /** Takes so long that a worker can be killed in the middle. */
@@ -40,7 +40,7 @@ export const remind = defineTask({ name: 'remind', payload: z.object({ dueInMs: 
 export const hopeless = defineTask({
   name: 'hopeless',
   payload: z.object({ reason: z.enum(['throws', 'never returns', 'returns a bigint']) }),
-  retry: { attempts: 1 },
+  retry: { maxAttempts: 1 },
   timeout: 100,
 })
 
@@ -56,7 +56,7 @@ export const link = defineTask({ name: 'link', payload: z.null(), result: z.obje
 export const doStep = defineTask({
   name: 'build-step',
   payload: z.object({ step: z.enum(['test', 'package', 'document', 'clean up']) }),
-  retry: { attempts: 1 },
+  retry: { maxAttempts: 1 },
 })
 
 /** The steps of an order are a workflow: one after another, whoever runs them. */

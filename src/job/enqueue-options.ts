@@ -13,8 +13,8 @@ export interface JobOptions {
   delay?: Duration
   /** Not before this moment. */
   runAt?: Date
-  /** Overrides the task's `retry.attempts`. */
-  attempts?: number
+  /** Overrides the task's `retry.maxAttempts`. */
+  maxAttempts?: number
   /** Overrides the task's tag. */
   tag?: string
   /** Overrides the task's queue. */
@@ -69,7 +69,7 @@ export const JOB_OPTIONS: readonly string[] = Object.keys({
   priority: true,
   delay: true,
   runAt: true,
-  attempts: true,
+  maxAttempts: true,
   tag: true,
   queue: true,
   constraints: true,
@@ -80,16 +80,16 @@ export const JOB_OPTIONS: readonly string[] = Object.keys({
 const KNOWN_CHANGES = ['priority', 'delay', 'runAt', 'constraints']
 
 export function toShape(task: Task, options: JobOptions): Shape {
-  const { priority = 0, attempts = task.maxAttempts } = options
+  const { priority = 0, maxAttempts = task.maxAttempts } = options
   checkWhole('priority', priority, 0, 2047)
-  checkWhole('attempts', attempts, 1, 1000)
+  checkWhole('maxAttempts', maxAttempts, 1, 1000)
   const shape: Shape = {
     queue:
       options.queue === undefined ? task.queue : checkLabel('queue', options.queue, undefined, 'JOB_INVALID'),
     task: task.name,
     tag: options.tag === undefined ? task.tag : checkLabel('tag', options.tag, undefined, 'JOB_INVALID'),
     constraintTag: constraintTag(options.constraints),
-    maxAttempts: attempts,
+    maxAttempts,
     priority,
   }
   if (options.concurrencyKey !== undefined) {

@@ -14,7 +14,7 @@ export interface JobLog {
 export interface LogLine {
   /** For `getLogs({ after })`. */
   readonly id: string
-  /** Of the run that wrote it, 1 for the first. */
+  /** The number of the attempt that wrote it, from 1. */
   readonly attempt: number
   /** By the database's clock. */
   readonly at: Date

@@ -37,8 +37,9 @@ interface JobFacts {
   priority: number
   runAt: Date
   createdAt: Date
-  /** How often it has been started. */
+  /** Attempts used: how often it was started, except for runs that were given back or rescued. The run under way counts. */
   attempts: number
+  /** How many attempts it has in all. */
   maxAttempts: number
   /** Why the last attempt failed; null when none has. */
   error: StoredError | null

@@ -22,8 +22,8 @@ export interface TaskOptions<Input, Payload, Returned, Result> {
   /** The capability that a worker must offer to run it. Default `'default'`. */
   tag?: string
   retry?: {
-    /** How often a job may be started in all, 1 to 1000. Default 3. */
-    attempts?: number
+    /** How many attempts a job has in all, 1 to 1000. Default 3. */
+    maxAttempts?: number
     /** How long to wait between attempts. Default `'exponential'`: from 1 s to 1 h, with jitter. */
     backoff?: BackoffOptions
     /** How often a worker may die with a job before the job is taken for the cause and fails. 0 to 1000, default 10. */
@@ -58,7 +58,7 @@ export interface RunningJob<Payload> {
   readonly id: JobId
   readonly task: string
   readonly payload: Payload
-  /** 1 on the first attempt. */
+  /** The number of this attempt, from 1; the job's `attempts` while it runs. */
   readonly attempt: number
   readonly maxAttempts: number
   readonly priority: number
@@ -172,7 +172,7 @@ function makeTask<Input, Payload, Returned, Result>(
   const name = checkLabel('name', options?.name, NAME_LENGTH)
   checkOptions('TASK_INVALID', `task ${name}`, options, KNOWN)
   checkOptions('TASK_INVALID', `task ${name}: retry`, options.retry ?? {}, [
-    'attempts',
+    'maxAttempts',
     'backoff',
     'maxRescues',
   ])
@@ -184,7 +184,7 @@ function makeTask<Input, Payload, Returned, Result>(
     name,
     queue: checkLabel('queue', options.queue ?? 'default', LABEL_LENGTH),
     tag: checkLabel('tag', options.tag ?? 'default', LABEL_LENGTH),
-    maxAttempts: checkWhole('retry.attempts', options.retry?.attempts ?? 3, 1, 1000),
+    maxAttempts: checkWhole('retry.maxAttempts', options.retry?.maxAttempts ?? 3, 1, 1000),
     maxRescues: checkWhole('retry.maxRescues', options.retry?.maxRescues ?? 10, 0, 1000),
     concurrency: checkLimit('concurrency'),
     concurrencyPerKey: checkLimit('concurrencyPerKey'),
@@ -236,7 +236,7 @@ export function checkTask(task: unknown, what = 'the first argument'): asserts t
   if (typeof handle !== 'function')
     throw new LongshoreError('TASK_INVALID', `${what} must be a task made by defineTask({ … })`)
   const { name } = task as Task
-  const retry = { attempts: maxAttempts, maxRescues }
+  const retry = { maxAttempts, maxRescues }
   const limits = {
     ...(concurrency === undefined ? {} : { concurrency }),
     ...(concurrencyPerKey === undefined ? {} : { concurrencyPerKey }),

@@ -8,7 +8,7 @@ import { spawnCli } from '../support/spawn-cli.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const step = defineTask<string>({ name: 'step', retry: { attempts: 1 } })
+const step = defineTask<string>({ name: 'step', retry: { maxAttempts: 1 } })
 
 const longshore = (...args: string[]) => spawnCli(args, { DATABASE_URL: database.url }).ended
 

@@ -102,7 +102,7 @@ describe('longshore logs', () => {
   })
 
   it('[X29] tells why the last attempt failed, with causes and stacks; nothing in them steers the terminal', async () => {
-    const task = defineTask({ name: 'breaks', retry: { attempts: 1 } })
+    const task = defineTask({ name: 'breaks', retry: { maxAttempts: 1 } })
     const producer = deployment.producer()
     await deployment.worker({
       handlers: [

@@ -11,7 +11,7 @@ const deployment = useDeployment(database)
 const task = defineTask<number, number, unknown, unknown>({
   name: 'task',
   concurrency: 5,
-  retry: { attempts: 2, backoff: { type: 'fixed', delay: 0 } },
+  retry: { maxAttempts: 2, backoff: { type: 'fixed', delay: 0 } },
 })
 const wide = defineTask<number, number, unknown, unknown>({ name: 'wide' })
 

@@ -6,7 +6,7 @@ import { useDeployment } from '../support/deployment.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const linked = defineTask<string>({ name: 'linked', retry: { attempts: 3, backoff: () => 5 } })
+const linked = defineTask<string>({ name: 'linked', retry: { maxAttempts: 3, backoff: () => 5 } })
 const limited = defineTask<string>({ name: 'limited', concurrency: 3, concurrencyPerKey: 1 })
 
 it('[X6] reports nothing, repairs nothing and stops nobody', async () => {

@@ -257,7 +257,7 @@ describe('enqueueMany with options for each', () => {
       each: ({ n }, index) => {
         if (index === 3) return undefined
         return n === 0
-          ? { id: ids[0] as string, priority: 9, runAt: soon, queue: 'other', tag: 'gpu', attempts: 7 }
+          ? { id: ids[0] as string, priority: 9, runAt: soon, queue: 'other', tag: 'gpu', maxAttempts: 7 }
           : {
               ...(n === 1 ? { id: ids[1] as string } : {}),
               concurrencyKey: 'tenant',
@@ -348,7 +348,7 @@ describe('bad input is refused with a code, the value and what to do', () => {
     [{ priority: -1 }, 'got -1'],
     [{ priority: 1.5 }, 'got 1.5'],
     [{ priority: Number.NaN }, 'got NaN'],
-    [{ attempts: 0 }, 'attempts must be a whole number from 1 to 1000'],
+    [{ maxAttempts: 0 }, 'maxAttempts must be a whole number from 1 to 1000'],
     [{ runAt: new Date(Number.NaN) }, 'runAt must be a Date'],
     [{ delay: 1, runAt: new Date() }, 'give delay or runAt, not both'],
     [{ id: 'not-a-uuid' }, 'a job id is a UUID'],
@@ -417,7 +417,7 @@ describe('plain SQL', () => {
     )
 
   it('[X1] enqueues with the defaults of the registered task, and a rollback undoes it', async () => {
-    const special = defineTask({ name: 'special', tag: 'gpu', queue: 'media', retry: { attempts: 7 } })
+    const special = defineTask({ name: 'special', tag: 'gpu', queue: 'media', retry: { maxAttempts: 7 } })
     const producer = deployment.producer({ tasks: [special] })
     await producer.enqueue(special, {})
     const [row] = await enqueue('special', '{"n": 1}')
@@ -439,10 +439,10 @@ describe('plain SQL', () => {
     expect(await producer.get(undone.id)).toBeUndefined()
   })
 
-  it('[X1] takes priority, delay, run time, attempts, tag, queue and id', async () => {
+  it('[X1] takes priority, delay, run time, maximum of attempts, tag, queue and id', async () => {
     const producer = deployment.producer()
     const chosen = newJobId()
-    const options = { id: chosen, priority: 10, delayMs: 3_600_000, attempts: 2, tag: 'x', queue: 'y' }
+    const options = { id: chosen, priority: 10, delayMs: 3_600_000, maxAttempts: 2, tag: 'x', queue: 'y' }
     await enqueue('unknown', '{}', JSON.stringify(options))
     await enqueue('unknown', '{"again": true}', JSON.stringify(options))
     expect(await producer.get(chosen)).toMatchObject({
@@ -472,7 +472,7 @@ describe('plain SQL', () => {
     ['{"priority": 3000}', 'priority must be a whole number from 0 to 2047, got 3000'],
     ['{"priority": 1.5}', 'got 1.5'],
     ['{"priority": -1}', 'got -1'],
-    ['{"attempts": 0}', 'attempts must be'],
+    ['{"maxAttempts": 0}', 'maxAttempts must be'],
     ['{"delayMs": -5}', 'delayMs must be'],
     ['{"delayMs": "NaN"}', 'delayMs must be'],
     ['{"delayMs": 5, "runAt": "2030-01-01"}', 'not both'],

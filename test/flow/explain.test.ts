@@ -7,7 +7,7 @@ import { eventually, gate } from '../support/signals.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const step = defineTask<string, string, unknown, string>({ name: 'step', retry: { attempts: 1 } })
+const step = defineTask<string, string, unknown, string>({ name: 'step', retry: { maxAttempts: 1 } })
 
 /** The job's reasons; and of the first of them that it says what its sentence is to tell. */
 async function explained(producer: Producer, job: { id: string }) {
@@ -300,7 +300,7 @@ describe('explain', () => {
   it('[S16] tells when it is due, and after which failure', async () => {
     const flaky = defineTask<string, string, unknown, string>({
       name: 'flaky',
-      retry: { attempts: 3, backoff: { type: 'fixed', delay: '1h' } },
+      retry: { maxAttempts: 3, backoff: { type: 'fixed', delay: '1h' } },
     })
     const producer = deployment.producer({ tasks: [flaky] })
     const later = await producer.enqueue(flaky, 'a', { runAt: new Date('2100-01-01T00:00:00Z') })

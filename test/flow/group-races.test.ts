@@ -11,7 +11,7 @@ const database = useDatabase()
 const deployment = useDeployment(database)
 const step = defineTask<string, string, unknown, string>({
   name: 'step',
-  retry: { attempts: 1, maxRescues: 0 },
+  retry: { maxAttempts: 1, maxRescues: 0 },
 })
 
 const BARRIER = 4711

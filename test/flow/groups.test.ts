@@ -9,7 +9,7 @@ import { type Graph, statesOf, submitGraph } from '../support/submit-graph.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const step = defineTask<string, string, unknown, string>({ name: 'step', retry: { attempts: 1 } })
+const step = defineTask<string, string, unknown, string>({ name: 'step', retry: { maxAttempts: 1 } })
 
 /** Fails what is called bad, and holds what is called held until its signal fires or the gate is opened. */
 function handled() {
@@ -220,8 +220,8 @@ describe('failure', () => {
     const group = producer.group()
     const heads = {
       bad: group.add(step, 'bad'),
-      'bad twice': group.add(step, 'bad twice', { attempts: 2 }),
-      fatal: group.add(step, 'fatal', { attempts: 5 }),
+      'bad twice': group.add(step, 'bad twice', { maxAttempts: 2 }),
+      fatal: group.add(step, 'fatal', { maxAttempts: 5 }),
       held: group.add(step, 'held'),
       later: group.add(step, 'later', { delay: '1h' }),
     }

@@ -307,7 +307,7 @@ describe('a worker that lost its lease', () => {
       ],
     })
     const { id } = await worker.start()
-    const lost = await producer.enqueue(task, 'wait', { attempts: 1 })
+    const lost = await producer.enqueue(task, 'wait', { maxAttempts: 1 })
     await inside.reached(1)
     await kill(id)
     await eventually('it has begun a second life', async () => (await worker.start()).id !== id)

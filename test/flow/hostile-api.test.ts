@@ -67,7 +67,7 @@ const JOB_OPTIONS = [
   'priority',
   'delay',
   'runAt',
-  'attempts',
+  'maxAttempts',
   'tag',
   'queue',
   'constraints',
@@ -268,8 +268,8 @@ describe('the verbs of a producer', () => {
 
   it('[X29] refuse a second task of a name that says something else, and take a copy or the same again', async () => {
     const schema = () => z.object({ to: z.string() })
-    const mail = defineTask({ name: 'mail', payload: schema(), retry: { attempts: 5 } })
-    const again = defineTask({ name: 'mail', payload: schema(), retry: { attempts: 5 } })
+    const mail = defineTask({ name: 'mail', payload: schema(), retry: { maxAttempts: 5 } })
+    const again = defineTask({ name: 'mail', payload: schema(), retry: { maxAttempts: 5 } })
     await producer.enqueue(mail, { to: 'a' })
     await producer.enqueue(again, { to: 'a' })
     await producer.enqueueMany({ ...mail, queue: 'other', maxAttempts: 1 }, [{ to: 'a' }])
@@ -277,13 +277,13 @@ describe('the verbs of a producer', () => {
       ['maxAttempts is 5 in one and 3 in the other', defineTask({ name: 'mail', payload: schema() })],
       [
         'queue is default in one and q in the other',
-        defineTask({ name: 'mail', queue: 'q', retry: { attempts: 5 } }),
+        defineTask({ name: 'mail', queue: 'q', retry: { maxAttempts: 5 } }),
       ],
       [
         'their payload schemas differ',
-        defineTask({ name: 'mail', payload: z.object({ to: z.number() }), retry: { attempts: 5 } }),
+        defineTask({ name: 'mail', payload: z.object({ to: z.number() }), retry: { maxAttempts: 5 } }),
       ],
-      ['their payload schemas differ', defineTask({ name: 'mail', retry: { attempts: 5 } })],
+      ['their payload schemas differ', defineTask({ name: 'mail', retry: { maxAttempts: 5 } })],
     ]
     for (const [differs, other] of others) {
       const refused = {
@@ -362,7 +362,7 @@ describe('what is made at the start', () => {
         'defineTask: ',
       ),
       ...options(
-        ['attempts', 'backoff', 'maxRescues', 'x'],
+        ['maxAttempts', 'backoff', 'maxRescues', 'x'],
         retry => defineTask({ name: 'x', payload: schema, retry }),
         'retry: ',
       ),

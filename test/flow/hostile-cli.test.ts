@@ -119,7 +119,7 @@ describe('names and errors that would steer a terminal', () => {
 
   it('reach neither stdout nor stderr of any command, and stay what they are in JSON', async () => {
     const producer = createProducer({ postgres: database.url })
-    const plain = defineTask<string>({ name: 'mk-plain', retry: { attempts: 1 } })
+    const plain = defineTask<string>({ name: 'mk-plain', retry: { maxAttempts: 1 } })
     const limited = defineTask<string>({
       name: 'mk-limited',
       queue: 'mk-queue',
@@ -222,7 +222,7 @@ describe('names and errors that would steer a terminal', () => {
     writeFileSync(
       module,
       `import { defineTask } from '${new URL('../../dist/index.js', import.meta.url)}'
-       const task = defineTask({ name: ${JSON.stringify(name)}, queue: ${JSON.stringify(name)}, retry: { attempts: 1 } })
+       const task = defineTask({ name: ${JSON.stringify(name)}, queue: ${JSON.stringify(name)}, retry: { maxAttempts: 1 } })
        export default [task.handle(() => { throw new Error(${error}) })]`,
     )
     const env = { DATABASE_URL: database.url, REDIS_URL: inject('redisUrl'), LONGSHORE_LOG_LEVEL: 'debug' }

@@ -11,7 +11,7 @@ import { always, expectOwnError, label, legalPayload, refusedPayload, SECRET } f
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const echo = defineTask<unknown>({ name: 'echo', retry: { attempts: 1 } })
+const echo = defineTask<unknown>({ name: 'echo', retry: { maxAttempts: 1 } })
 
 /** A logger that keeps everything. */
 function listen() {

@@ -71,7 +71,7 @@ const OPTIONS = [
     'priority',
     'delayMs',
     'runAt',
-    'attempts',
+    'maxAttempts',
     'workflow',
   ],
   ...['onWorkflowFailure', 'traceparent', '__proto__', 'Priority'],

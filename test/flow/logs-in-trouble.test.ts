@@ -11,7 +11,7 @@ const deployment = useDeployment(database)
 const startProcess = useWorkerProcesses(database, deployment)
 
 /** Logs so many lines. */
-const chatty = defineTask<number>({ name: 'chatty', retry: { attempts: 1 } })
+const chatty = defineTask<number>({ name: 'chatty', retry: { maxAttempts: 1 } })
 
 const startChatty = () =>
   deployment.worker({

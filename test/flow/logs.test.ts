@@ -10,7 +10,7 @@ let names = 0
 const newTask = (attempts = 1) =>
   defineTask<unknown>({
     name: `says-${++names}`,
-    retry: { attempts, backoff: { type: 'fixed', delay: 0 } },
+    retry: { maxAttempts: attempts, backoff: { type: 'fixed', delay: 0 } },
   })
 
 const messages = (lines: readonly LogLine[]) => lines.map(line => line.message)

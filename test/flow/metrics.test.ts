@@ -29,8 +29,8 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 const ODD = 'say "hi" \\ {now}'
 const task = (name: string, options = {}) => defineTask<number>({ name, ...options })
-const flaky = task('flaky', { retry: { attempts: 2, backoff: { type: 'fixed', delay: 0 } } })
-const broken = task('broken', { retry: { attempts: 1 } })
+const flaky = task('flaky', { retry: { maxAttempts: 2, backoff: { type: 'fixed', delay: 0 } } })
+const broken = task('broken', { retry: { maxAttempts: 1 } })
 const held = task('held', { concurrency: 5 })
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
 

@@ -12,7 +12,7 @@ const database = useDatabase()
 const deployment = useDeployment(database)
 const task = defineTask<number>({
   name: 'noted',
-  retry: { attempts: 3, backoff: { type: 'fixed', delay: 0 } },
+  retry: { maxAttempts: 3, backoff: { type: 'fixed', delay: 0 } },
 })
 const limited = defineTask<number>({ name: 'limited', concurrency: 2 })
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)

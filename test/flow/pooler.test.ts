@@ -24,7 +24,7 @@ const plain = defineTask<number>({ name: 'plain' })
 const limited = defineTask<number>({
   name: 'limited',
   concurrency: 2,
-  retry: { attempts: 3, backoff: { type: 'fixed', delay: 1 } },
+  retry: { maxAttempts: 3, backoff: { type: 'fixed', delay: 1 } },
 })
 const written = defineTask<number>({ name: 'written' })
 const long = defineTask<number>({ name: 'long' })

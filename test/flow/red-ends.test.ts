@@ -11,7 +11,7 @@ import { pauseAt } from '../support/weaken.ts'
 const database = useDatabase()
 const deployment = useDeployment(database)
 const { check, begin, barrier } = useGuards(database, deployment)
-const task = defineTask({ name: 'task', retry: { attempts: 1 } })
+const task = defineTask({ name: 'task', retry: { maxAttempts: 1 } })
 const limited = defineTask({ name: 'limited', concurrency: 5 })
 const BARRIER = 83
 

@@ -12,7 +12,7 @@ import { pauseAt } from '../support/weaken.ts'
 const database = useDatabase()
 const deployment = useDeployment(database)
 const { check, begin, barrier } = useGuards(database, deployment)
-const task = defineTask({ name: 'task', concurrency: 5, retry: { attempts: 3, maxRescues: 1 } })
+const task = defineTask({ name: 'task', concurrency: 5, retry: { maxAttempts: 3, maxRescues: 1 } })
 const BARRIER = 82
 
 type Worker = Awaited<ReturnType<typeof workByHand>>

@@ -11,7 +11,7 @@ import { pauseAt, weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const task = defineTask({ name: 'task', concurrency: 5, retry: { attempts: 3, maxRescues: 2 } })
+const task = defineTask({ name: 'task', concurrency: 5, retry: { maxAttempts: 3, maxRescues: 2 } })
 const large = defineTask({ name: 'large', concurrency: 1000 })
 
 const expire = (id: number) =>

@@ -61,7 +61,7 @@ afterAll(async () => {
   for (const made of producers.values()) await made.close()
 })
 
-const held = defineTask<string>({ name: 'held', concurrency: 1, retry: { attempts: 1 } })
+const held = defineTask<string>({ name: 'held', concurrency: 1, retry: { maxAttempts: 1 } })
 
 /** A worker that runs one job of `held` until the test lets it go. */
 async function holding(enqueuedBy: string): Promise<{ id: string; end: () => Promise<void> }> {
@@ -268,7 +268,7 @@ holds(
 )
 
 holds('Postgres', 'producer', 'let a workflow go on that a job of another service has halted', async () => {
-  const step = defineTask<string>({ name: 'halting', retry: { attempts: 1 } })
+  const step = defineTask<string>({ name: 'halting', retry: { maxAttempts: 1 } })
   const worker = createWorker({
     postgres: asUser(database.url, name('worker')),
     handlers: [step.handle(() => Promise.reject(new Error('secret')))],

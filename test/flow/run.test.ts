@@ -24,7 +24,7 @@ async function runOnce(
 ): Promise<FinishedJob> {
   const task = defineTask({
     name: newName(),
-    retry: { attempts: options.attempts ?? 1, backoff: { type: 'fixed', delay: options.backoff ?? 0 } },
+    retry: { maxAttempts: options.attempts ?? 1, backoff: { type: 'fixed', delay: options.backoff ?? 0 } },
     ...(options.timeout === undefined ? {} : { timeout: options.timeout }),
   })
   const producer = deployment.producer()
@@ -84,7 +84,7 @@ describe('a run', () => {
   )
 
   it('[W3] survives whatever a handler throws or returns, and keeps its permits', async () => {
-    const task = defineTask({ name: newName(), retry: { attempts: 1 } })
+    const task = defineTask({ name: newName(), retry: { maxAttempts: 1 } })
     const producer = deployment.producer()
     const hostile = () => Object.defineProperty(new Error('x'), 'message', { get: () => fail() })
     const fail = () => {
@@ -116,7 +116,7 @@ describe('a run', () => {
   it('[X29] [S16] keeps the causes and stacks of each attempt, and tells of them in get, waitFor, explain and the log', async () => {
     const task = defineTask({
       name: newName(),
-      retry: { attempts: 2, backoff: { type: 'fixed', delay: '1h' } },
+      retry: { maxAttempts: 2, backoff: { type: 'fixed', delay: '1h' } },
     })
     const producer = deployment.producer()
     const lines: Record<string, unknown>[] = []
@@ -166,7 +166,7 @@ describe('a run', () => {
       error: new Error(bad),
       nothing: null,
     }
-    const task = defineTask<string>({ name: newName(), retry: { attempts: 1 } })
+    const task = defineTask<string>({ name: newName(), retry: { maxAttempts: 1 } })
     const producer = deployment.producer()
     const lines: string[] = []
     const logger = pino({ level: 'info' }, { write: line => void lines.push(line) })
@@ -295,7 +295,7 @@ describe('a failed attempt', () => {
   it('[X5] is retried until it succeeds; the error of the last failure stays readable meanwhile', async () => {
     const task = defineTask({
       name: newName(),
-      retry: { attempts: 3, backoff: { type: 'fixed', delay: '1h' } },
+      retry: { maxAttempts: 3, backoff: { type: 'fixed', delay: '1h' } },
     })
     const producer = deployment.producer()
     const failed = counter()
@@ -352,7 +352,7 @@ describe('a failed attempt', () => {
     const custom = defineTask({
       name: newName(),
       retry: {
-        attempts: 2,
+        maxAttempts: 2,
         backoff: (attempt, error) => {
           asked.push(attempt, (error as Error).message)
           return '2h'
@@ -362,7 +362,7 @@ describe('a failed attempt', () => {
     const broken = defineTask({
       name: newName(),
       retry: {
-        attempts: 2,
+        maxAttempts: 2,
         backoff: () => {
           throw new Error('no idea')
         },
@@ -405,7 +405,7 @@ describe('a time limit', () => {
   })
 
   it('[X5] ends the attempt of a handler that never returns, and keeps its permit until it does', async () => {
-    const task = defineTask({ name: newName(), timeout: 10, retry: { attempts: 1 } })
+    const task = defineTask({ name: newName(), timeout: 10, retry: { maxAttempts: 1 } })
     const producer = deployment.producer()
     const mayReturn = gate()
     const inside = counter()

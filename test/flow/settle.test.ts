@@ -180,7 +180,7 @@ describe('settle', () => {
 
   it('ends a job that has no attempts left, whatever its worker asks for', async () => {
     const producer = deployment.producer()
-    const ref = await producer.enqueue(task, 1, { attempts: 1 })
+    const ref = await producer.enqueue(task, 1, { maxAttempts: 1 })
     const worker = await workByHand(database, ['task'])
     const [job] = await worker.claim(1)
     await worker.settleOthers([{ id: job?.id, token: job?.lease_token, outcome: 'retry', delayMs: 0 }])

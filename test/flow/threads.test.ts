@@ -22,7 +22,7 @@ const deployment = useDeployment(database)
 const module = new URL('../support/threads/jobs.mjs', import.meta.url)
 const now = { type: 'fixed', delay: 0 } as const
 const inThread = (options: Omit<TaskOptions<Work, Work, unknown, unknown>, 'name'> = {}) =>
-  defineTask<Work, Work, unknown, unknown>({ name: 'in-thread', retry: { attempts: 1 }, ...options })
+  defineTask<Work, Work, unknown, unknown>({ name: 'in-thread', retry: { maxAttempts: 1 }, ...options })
 const inline = defineTask<number>({ name: 'inline' })
 
 let folder = ''
@@ -76,7 +76,7 @@ describe('what a handler in a thread says', () => {
 
 describe('a handler in a thread', () => {
   it('is given its job, and returns its result', async () => {
-    const task = inThread({ retry: { attempts: 4 } })
+    const task = inThread({ retry: { maxAttempts: 4 } })
     const { producer } = await begin(task)
     const ref = await producer.enqueue(task, { work: 'echo', value: { deep: [1, null] } }, { priority: 9 })
     const job = await producer.waitFor(ref)
@@ -194,7 +194,7 @@ describe('what a handler throws in a thread', () => {
       seen.push(error)
       return 0
     }
-    const { run } = await begin(inThread({ retry: { attempts: 2, backoff } }))
+    const { run } = await begin(inThread({ retry: { maxAttempts: 2, backoff } }))
     expect(await run('throwError')).toMatchObject({
       state: 'failed',
       attempts: 2,
@@ -237,7 +237,7 @@ describe('what a handler throws in a thread', () => {
   })
 
   it('is not tried again when it is a NonRetryableError', async () => {
-    const { run } = await begin(inThread({ retry: { attempts: 5, backoff: now } }))
+    const { run } = await begin(inThread({ retry: { maxAttempts: 5, backoff: now } }))
     expect(await run('throwFinal')).toMatchObject({
       state: 'failed',
       attempts: 1,
@@ -263,7 +263,7 @@ describe('what a handler throws in a thread', () => {
     ['cannot be copied', 'returnFunction', 'cannot be handed over by its thread'],
     ['cannot be stored', 'returnMap', 'is a Map'],
   ])('a result that %s fails the job', async (_, work, message) => {
-    const { run } = await begin(inThread({ retry: { attempts: 5, backoff: now } }))
+    const { run } = await begin(inThread({ retry: { maxAttempts: 5, backoff: now } }))
     expect(await run(work)).toMatchObject({
       state: 'failed',
       attempts: 1,
@@ -292,7 +292,7 @@ describe('a thread that dies', () => {
     ['an unhandled rejection', 'reject', 'died of an unhandled rejection: nobody handles this'],
     ['its memory', 'fill', 'ran out of its memory of 32 MB (threadMemoryMb)'],
   ])('of %s costs one attempt of its own job only', async (_, work, message) => {
-    const { producer, enqueue, run } = await begin(inThread({ retry: { attempts: 2, backoff: now } }), {
+    const { producer, enqueue, run } = await begin(inThread({ retry: { maxAttempts: 2, backoff: now } }), {
       maxThreads: 2,
       threadMemoryMb: 32,
     })
@@ -313,7 +313,7 @@ describe('a thread that dies', () => {
 
 describe('the time limit of a handler in a thread', () => {
   it('ends an endless loop, its thread is replaced, and the job is tried again', async () => {
-    const task = inThread({ timeout: 200, retry: { attempts: 2, backoff: now } })
+    const task = inThread({ timeout: 200, retry: { maxAttempts: 2, backoff: now } })
     const { producer, run, enqueue } = await begin(task, { abortGrace: 50 })
     const before = resultOf(await run('thread'))
     const ended = await producer.waitFor(await enqueue('spinFirst'))

@@ -22,7 +22,7 @@ let names = 0
 const newTask = (attempts = 1): Task<unknown> =>
   defineTask({
     name: `task-${++names}`,
-    retry: { attempts, backoff: { type: 'fixed', delay: 0 } },
+    retry: { maxAttempts: attempts, backoff: { type: 'fixed', delay: 0 } },
   }) as Task<unknown>
 
 let provider: NodeTracerProvider | undefined

@@ -7,7 +7,7 @@ import { useDeployment } from '../support/deployment.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const step = defineTask<string>({ name: 'step', retry: { attempts: 1 } })
+const step = defineTask<string>({ name: 'step', retry: { maxAttempts: 1 } })
 
 const reasonOf = async (job: { id: string }) =>
   (await database.rows<{ reason: string }>('select reason from longshore.blocked where id = $1', [job.id]))[0]

@@ -10,7 +10,7 @@ import { pauseAt, weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const step = defineTask<string>({ name: 'step', retry: { attempts: 1 } })
+const step = defineTask<string>({ name: 'step', retry: { maxAttempts: 1 } })
 const keyed = defineTask<string>({ name: 'keyed', concurrencyPerKey: 1 })
 const limited = defineTask<string>({ name: 'limited', concurrency: 1 })
 

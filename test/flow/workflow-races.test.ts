@@ -8,7 +8,7 @@ import { pauseAt, type Weakness, weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const step = defineTask<string>({ name: 'step', retry: { attempts: 1 } })
+const step = defineTask<string>({ name: 'step', retry: { maxAttempts: 1 } })
 
 /** Jobs of one workflow, the first of them running under a worker by hand. */
 async function running(payloads: string[], workflow = 'w') {

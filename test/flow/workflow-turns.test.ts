@@ -10,7 +10,7 @@ const database = useDatabase()
 const deployment = useDeployment(database)
 const step = defineTask<string, string, unknown, string>({
   name: 'step',
-  retry: { attempts: 1, maxRescues: 1 },
+  retry: { maxAttempts: 1, maxRescues: 1 },
 })
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => `${n}`)

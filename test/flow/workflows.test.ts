@@ -14,7 +14,7 @@ afterEach(async () => {
 const deployment = useDeployment(database)
 const step = defineTask<string, string, unknown, string>({
   name: 'step',
-  retry: { attempts: 1, maxRescues: 1 },
+  retry: { maxAttempts: 1, maxRescues: 1 },
 })
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => `${n}`)
@@ -46,7 +46,7 @@ describe('a workflow', () => {
     async delay => {
       const flaky = defineTask<string>({
         name: 'flaky',
-        retry: { attempts: 3, backoff: { type: 'fixed', delay } },
+        retry: { maxAttempts: 3, backoff: { type: 'fixed', delay } },
       })
       const producer = deployment.producer({ tasks: [flaky] })
       const ran: string[] = []

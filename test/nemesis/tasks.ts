@@ -11,7 +11,7 @@ export interface Limits {
 export const FIRST_LIMITS: Limits = { capped: 5, tenant: 8, perTenant: 2 }
 
 /** Tries enough for every fault: a job that gives up for want of them would be a finding. */
-const retry = { attempts: 200, maxRescues: 200, backoff: { type: 'fixed', delay: 20, jitter: 1 } } as const
+const retry = { maxAttempts: 200, maxRescues: 200, backoff: { type: 'fixed', delay: 20, jitter: 1 } } as const
 
 export const plain = defineTask<Payload>({ name: 'plain', retry })
 export const part = defineTask<Payload>({ name: 'part', retry })

@@ -6,10 +6,12 @@ const file = process.env.LET_GO ?? ''
 
 export default [
   defineTask({ name: 'say "hi" \\ {now}' }).handle(() => undefined),
-  defineTask({ name: 'flaky', retry: { attempts: 2, backoff: { type: 'fixed', delay: 0 } } }).handle(job => {
-    if (job.attempt === 1) throw new Error('at first')
-  }),
-  defineTask({ name: 'broken', retry: { attempts: 1 } }).handle(() => {
+  defineTask({ name: 'flaky', retry: { maxAttempts: 2, backoff: { type: 'fixed', delay: 0 } } }).handle(
+    job => {
+      if (job.attempt === 1) throw new Error('at first')
+    },
+  ),
+  defineTask({ name: 'broken', retry: { maxAttempts: 1 } }).handle(() => {
     throw new Error('for good')
   }),
   // Until the test makes the file.

@@ -19,7 +19,7 @@ import { createJournal } from './journal.ts'
 import type { TestRedis } from './redis.ts'
 
 const QUEUE = 'default'
-const retry = { attempts: MAX_ATTEMPTS, maxRescues: MAX_RESCUES }
+const retry = { maxAttempts: MAX_ATTEMPTS, maxRescues: MAX_RESCUES }
 export const FREE = defineTask<number>({ name: 'free', retry })
 export const tightTask = (all: number | undefined, perKey: number | undefined) =>
   defineTask<number>({

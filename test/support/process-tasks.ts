@@ -20,7 +20,7 @@ export const tenant = defineTask<number>({
   name: 'tenant',
   concurrency: 6,
   concurrencyPerKey: 2,
-  retry: { attempts: 3, backoff: { type: 'fixed', delay: 0 } },
+  retry: { maxAttempts: 3, backoff: { type: 'fixed', delay: 0 } },
 })
 /** Kills its process. */
 export const poison = defineTask<number>({ name: 'poison', retry: { maxRescues: 2 } })
@@ -32,5 +32,5 @@ export interface PartPlan {
 /** One of a graph. Has tries enough for every fault of a test. */
 export const part = defineTask<PartPlan>({
   name: 'part',
-  retry: { attempts: 100, maxRescues: 100, backoff: { type: 'fixed', delay: 0 } },
+  retry: { maxAttempts: 100, maxRescues: 100, backoff: { type: 'fixed', delay: 0 } },
 })

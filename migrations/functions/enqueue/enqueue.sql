@@ -1,7 +1,7 @@
 -- Enqueue one job from plain SQL, inside whatever transaction the caller is in:
 --   select longshore.enqueue('send-mail', '{"to": "a@b.c"}', '{"priority": 10, "delayMs": 60000}')
 -- Options: id, queue, tag, constraints (what a worker must have: {"gpu": "a100"}), concurrencyKey, priority (0 to 2047),
--- delayMs or runAt (a timestamp), attempts, workflow (jobs with the same run one after another), onWorkflowFailure ('continue' or
+-- delayMs or runAt (a timestamp), maxAttempts, workflow (jobs with the same run one after another), onWorkflowFailure ('continue' or
 -- 'halt'), traceparent (of W3C Trace Context: the spans of its runs become children of that one). What is not given comes from the
 -- registered task, else from the defaults. Returns the job's id.
 create function longshore.enqueue(p_task text, p_payload jsonb default '{}', p_options jsonb default '{}') returns uuid
@@ -37,9 +37,9 @@ begin
   end if;
   perform longshore.check_options(
     p_options,
-    '{id,queue,tag,constraints,concurrencyKey,priority,delayMs,runAt,attempts,workflow,onWorkflowFailure,traceparent}');
+    '{id,queue,tag,constraints,concurrencyKey,priority,delayMs,runAt,maxAttempts,workflow,onWorkflowFailure,traceparent}');
   v_priority := longshore.option_number(p_options, 'priority', 0, 2047);
-  v_attempts := longshore.option_number(p_options, 'attempts', 1, 1000);
+  v_attempts := longshore.option_number(p_options, 'maxAttempts', 1, 1000);
   v_delay_ms := longshore.option_number(p_options, 'delayMs', 0, 315360000000, false);
   v_run_at_ms := longshore.option_time(p_options, 'runAt');
   if v_delay_ms is not null and v_run_at_ms is not null then
