@@ -3,7 +3,7 @@ import { LongshoreError } from '../job/errors.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { denyFunction, explainDenied } from './denied.ts'
 import { stepsLeft } from './migrate.ts'
-import { DEFAULT_SCHEMA } from './schema-name.ts'
+import { schemaFlag } from './schema-name.ts'
 import { checkServerVersion } from './server-version.ts'
 import { checkSession } from './session.ts'
 import { explainUnavailable } from './unavailable.ts'
@@ -18,7 +18,7 @@ export async function checkDatabase(client: Queryable, schema: string, verb?: st
   await checkSession(client, { writes: verb !== undefined })
   // Whoever may not even look has none of the roles.
   const left = await stepsLeft(client, schema).catch(error => explainDenied(error, `"${schema}".migrations`))
-  const flag = schema === DEFAULT_SCHEMA ? '' : ` --schema ${schema}`
+  const flag = schemaFlag(schema)
   if (left.isMissing) {
     throw new LongshoreError(
       'SCHEMA_MISSING',

@@ -29,7 +29,7 @@ import {
   readRoles,
   roleSteps,
 } from './roles.ts'
-import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from './schema-name.ts'
+import { checkSchemaName, DEFAULT_SCHEMA, inSchema, schemaFlag } from './schema-name.ts'
 import { checkServerVersion } from './server-version.ts'
 import { checkSession, pinSession } from './session.ts'
 import { explainUnavailable, toUnavailable } from './unavailable.ts'
@@ -301,10 +301,11 @@ export async function stepsLeft(client: Queryable, schema: string) {
   if (newer !== undefined)
     return { migrations: [], functions: [], surplus: [] as string[], isMissing: false, newer }
 
-  const applied = await client.query(inSchema(schema, 'select version from longshore.migrations'))
-  const versions = new Set(applied.rows.map(row => Number(row['version'])))
+  const applied = await client.query(inSchema(schema, 'select version, name from longshore.migrations'))
+  const versions = new Map(applied.rows.map(row => [Number(row['version']), String(row['name'])]))
+  refuseOldLayout(schema, files, versions)
   const known = Math.max(...files.migrations.map(m => m.version))
-  const newest = Math.max(0, ...versions)
+  const newest = Math.max(0, ...versions.keys())
   if (newest > known) {
     throw new LongshoreError(
       'SCHEMA_NEWER',
@@ -321,6 +322,18 @@ export async function stepsLeft(client: Queryable, schema: string) {
     isMissing: versions.size === 0,
     newer,
   }
+}
+
+/** Before the first release the schema stood in other files, whose tables nothing migrates. */
+function refuseOldLayout(schema: string, files: SchemaFiles, versions: ReadonlyMap<number, string>): void {
+  const other = files.migrations.find(({ version, name }) => (versions.get(version) ?? name) !== name)
+  if (!other) return
+  throw new LongshoreError(
+    'SCHEMA_OUTDATED',
+    `schema "${schema}" was made by a version before the first release of longshore (its migration ${versions.get(other.version)} ` +
+      `is ${other.name} here), and cannot be migrated: keep what you need of it (\`select task, payload\` of its jobs), ` +
+      `run \`drop schema "${schema}" cascade\`, then \`longshore migrate${schemaFlag(schema)}\`, and enqueue those jobs again`,
+  )
 }
 
 /** A changed result type cannot be replaced in place: drop every overload first. */

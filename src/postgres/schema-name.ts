@@ -5,7 +5,7 @@
 
 import { LongshoreError } from '../job/errors.ts'
 import { quoted } from '../job/shown.ts'
-import { SCHEMA_NAME, SCHEMA_RULE } from '../runtime/settings.ts'
+import { DEFAULT_SCHEMA, SCHEMA_NAME, SCHEMA_RULE } from '../runtime/settings.ts'
 
 export { DEFAULT_SCHEMA } from '../runtime/settings.ts'
 
@@ -15,6 +15,9 @@ export function checkSchemaName(schema: string): string {
   }
   return schema
 }
+
+/** What a command line needs so that it means this schema. */
+export const schemaFlag = (schema: string): string => (schema === DEFAULT_SCHEMA ? '' : ` --schema ${schema}`)
 
 /** SQL text written for `longshore.…`, made to speak of the given schema. */
 export function inSchema(schema: string, sql: string): string {

@@ -42,7 +42,7 @@ describe('migrate', () => {
 
   it('prints on a dry run, and changes nothing', async () => {
     const steps = await migrate({ postgres: database.url, dryRun: true })
-    expect(steps.map(step => step.name)).toContain('0001_jobs')
+    expect(steps.map(step => step.name)).toContain('0001_schema')
     expect(steps.find(step => step.name === 'enqueue')?.sql).toContain('create function "longshore".enqueue(')
     expect(await database.rows("select from pg_namespace where nspname = 'longshore'")).toEqual([])
   })
@@ -150,6 +150,37 @@ describe('migrate', () => {
       handlers: [task.handle(() => undefined)],
     })
     await expect(worker.start()).rejects.toMatchObject(newer)
+  })
+
+  it('refuses a schema from before the first release, and so does every process: it says what to keep and what to drop', async () => {
+    await migrate({ postgres: database.url, schema: 'before' })
+    await database.rows(`
+      update before.migrations set name = '0001_jobs';
+      insert into before.migrations (version, name) values (2, '0002_constraints'), (15, '0015_enqueued_by')`)
+    const shape = await shapeOf('before')
+    const tooOld = {
+      code: 'SCHEMA_OUTDATED',
+      message: expect.stringMatching(
+        /schema "before" .* before the first release .*0001_jobs.*: keep .* run `drop schema "before" cascade`, then `longshore migrate --schema before`/,
+      ),
+    }
+    await expect(migrate({ postgres: database.url, schema: 'before' })).rejects.toMatchObject(tooOld)
+    await expect(migrate({ postgres: database.url, schema: 'before', dryRun: true })).rejects.toMatchObject(
+      tooOld,
+    )
+    const producer = createProducer({ postgres: database.url, schema: 'before' })
+    const worker = createWorker({
+      postgres: database.url,
+      schema: 'before',
+      handlers: [task.handle(() => undefined)],
+    })
+    await expect(producer.enqueue(task, 1)).rejects.toMatchObject(tooOld)
+    await expect(worker.start()).rejects.toMatchObject(tooOld)
+    await expect(createRelay({ postgres: database.url, schema: 'before' }).start()).rejects.toMatchObject(
+      tooOld,
+    )
+    await producer.close()
+    expect(await shapeOf('before')).toEqual(shape)
   })
 
   it.each(['Upper', '1st', 'a-b', 'x'.repeat(42), '', 'a"; drop schema longshore; --'])(
