@@ -66,7 +66,7 @@ grant select (
     id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, day, state, attempts, max_attempts, rescues,
     group_id, workflow, workflow_seq, enqueued_by)
   on longshore.finished_jobs to longshore_relay, longshore_reader;
-grant select on longshore.worker_status to longshore_relay, longshore_reader;
+grant select on longshore.worker_status, longshore.worker_lanes to longshore_relay, longshore_reader;
 grant execute on function longshore.oldest_transaction to longshore_relay, longshore_reader;
 
 -- Readers: dashboards, `longshore top` and people. Views tell the message of an error, and nothing else of what jobs carry.

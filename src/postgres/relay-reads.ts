@@ -131,9 +131,8 @@ export async function hasIdleWorker(
     inSchema(
       schema,
       `select exists (
-         select from longshore.lanes l join longshore.workers w on l.task = any (w.tasks) and l.tag = any (w.tags)
-           and l.constraint_tag = any (w.constraint_tags) and l.queue = any (w.queues)
-         where l.id = $1 and w.dead_at is null and w.drained_at is null and w.available_capacity > 0
+         select from longshore.worker_lanes m join longshore.workers w on w.id = m.worker_id
+         where m.lane = $1 and w.dead_at is null and w.drained_at is null and w.available_capacity > 0
            and w.expires_at - w.lease_ms * interval '1 ms' > clock_timestamp() - $2 * interval '1 ms'
        ) as found`,
     ),

@@ -1,5 +1,5 @@
 /**
- * Red tests: a function of the schema without one of its guards, built for the test alone. A race that a guard decides must
+ * Red tests: a function or view of the schema without one of its guards, built for the test alone. A race that a guard decides must
  * go wrong without it, or the test proves nothing.
  */
 import { readdirSync, readFileSync } from 'node:fs'
@@ -7,7 +7,7 @@ import type { Queryable } from '../../src/job/queryable.ts'
 import { inSchema } from '../../src/postgres/schema-name.ts'
 import type { TestDatabase } from './database.ts'
 
-/** A function of the schema, by its name, with one change. */
+/** A function or view of the schema, by its name, with one change. */
 export type Weakness = WithoutGuard | WithInsertion | WithSetting | WithoutText
 
 /** Without what stands between `/* guard: x *\/` and `/* end x *\/`, wherever that is in the function. */
@@ -48,10 +48,21 @@ const files = new Map(
     .map(path => [path.slice(path.lastIndexOf('/') + 1, -'.sql'.length), new URL(path, FUNCTIONS)]),
 )
 
+const MIGRATIONS = new URL('../../migrations/', import.meta.url)
+/** Views stand in migrations: what holds is the last that makes it. */
+const viewOf = (name: string) =>
+  readdirSync(MIGRATIONS)
+    .filter(file => file.endsWith('.sql'))
+    .sort()
+    .map(file => readFileSync(new URL(file, MIGRATIONS), 'utf8'))
+    .findLast(text => text.includes(`view longshore.${name} as`))
+    ?.match(new RegExp(`^create (?:or replace )?view longshore\\.${name} as[^;]*;`, 'm'))?.[0]
+
 function sqlOf(name: string): string {
   const file = files.get(name)
-  if (!file) throw new Error(`there is no function ${name}`)
-  return readFileSync(file, 'utf8')
+  const sql = file ? readFileSync(file, 'utf8') : viewOf(name)
+  if (sql === undefined) throw new Error(`there is no function or view ${name}`)
+  return sql
 }
 
 function weaken(sql: string, weakness: Weakness): string {
@@ -83,7 +94,7 @@ export async function weakened<T>(
 ): Promise<T> {
   // As a migration does: channels and locks are named after the schema.
   const create = (sql: string) =>
-    database.rows(inSchema('longshore', sql.replace(/^create function/m, 'create or replace function')))
+    database.rows(inSchema('longshore', sql.replace(/^create (function|view)/m, 'create or replace $1')))
   const changed = new Map<string, string>()
   for (const weakness of weaknesses) {
     const sql = changed.get(weakness.name) ?? sqlOf(weakness.name)

@@ -75,9 +75,7 @@ begin
       select from longshore.lanes l
       where l.concurrency_key = ''
         and exists (
-          select from longshore.workers w
-          where w.id = any (v_workers) and l.task = any (w.tasks) and l.tag = any (w.tags)
-            and l.constraint_tag = any (w.constraint_tags) and l.queue = any (w.queues))
+          select from longshore.worker_lanes w where w.lane = l.id and w.worker_id = any (v_workers))
         and not longshore.is_limited(l.id)
         and (
           exists (

@@ -80,14 +80,15 @@ begin
   -- each thing of it.
   v_facts := v_facts || jsonb_build_object('workers', (
     with live as materialized (
-      select w.id, w.name, w.properties, w.constraint_tags, w.drained_at, v_lane.task = any (w.tasks) as has_task, v_lane.queue = any (w.queues) as has_queue,
-        v_lane.tag = any (w.tags) as has_tag, v_lane.constraint_tag = any (w.constraint_tags) as has_constraints, (
+      select w.id, w.name, w.properties, w.constraint_tags, w.drained_at, m.worker_id is not null as is_eligible,
+        v_lane.task = any (w.tasks) as has_task, v_lane.queue = any (w.queues) as has_queue, v_lane.tag = any (w.tags) as has_tag, (
           select count(*) from unnest(string_to_array(substr(v_lane.constraint_tag, 3), ',')) as c(pair)
           where 'c:' || c.pair <> all (w.constraint_tags)) as lacks
-      from longshore.workers w where w.expires_at > now() and w.dead_at is null
+      from longshore.workers w left join longshore.worker_lanes m on m.worker_id = w.id and m.lane = v_job.lane
+      where w.expires_at > now() and w.dead_at is null
     ), eligible as materialized (
       select l.id, l.name, row_number() over (order by l.id) as no
-      from live l where l.has_task and l.has_queue and l.has_tag and l.has_constraints and l.drained_at is null
+      from live l where l.is_eligible and l.drained_at is null
     )
     select jsonb_build_object(
       'live', (select count(*) from live), 'serving', (select count(*) from live l where l.has_task),
@@ -95,7 +96,7 @@ begin
         jsonb_agg(jsonb_build_object('id', e.id, 'name', e.name) order by e.no) filter (where e.no <= c_most), '[]'),
       'drained', (
         select coalesce(jsonb_agg(jsonb_build_object('id', l.id, 'name', l.name) order by l.id), '[]')
-        from live l where l.has_task and l.has_queue and l.has_tag and l.has_constraints and l.drained_at is not null),
+        from live l where l.is_eligible and l.drained_at is not null),
       'closest', (
         select jsonb_build_object('id', l.id, 'name', l.name, 'hasQueue', l.has_queue, 'hasTag', l.has_tag,
           'properties', l.properties)

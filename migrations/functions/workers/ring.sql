@@ -8,12 +8,9 @@ as $$
 begin
   perform pg_notify('longshore.worker_' || listener.id, '')
   from (
-    select w.id
-    from longshore.workers w, longshore.lanes l
-    where w.listening and w.expires_at > now()
-      and l.id = p_lane
-      and l.queue = any (w.queues) and l.task = any (w.tasks)
-      and l.tag = any (w.tags) and l.constraint_tag = any (w.constraint_tags)
+    select w.worker_id as id
+    from longshore.worker_lanes w
+    where w.lane = p_lane and w.listening and w.expires_at > now()
     order by random()
     limit p_jobs
   ) listener;
