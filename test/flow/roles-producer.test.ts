@@ -421,7 +421,6 @@ holds(
         'enqueue_jobs',
         'explain',
         'forget_awaited',
-        'register_tasks_if_new',
         'make_lane',
         'need_transaction',
       ],
@@ -434,7 +433,7 @@ holds(
         'read_progress',
         'read_unseen_logs',
       ],
-      ...['resume_workflow', 'run_at_of', 'score'],
+      ...['register_tasks_if_new', 'resume_workflow', 'run_at_of', 'score'],
     ])
     const tables = await rows(
       'bank',
