@@ -78,7 +78,7 @@ create table groups (
   stuck jsonb,
   enqueued_by oid not null default to_regrole(quote_ident(COALESCE(NULLIF(current_setting('role'::text), 'none'::text), (SESSION_USER)::text))),
   constraint ended_has_a_time CHECK (((end_state IS NULL) = (finished_at IS NULL))),
-  constraint groups_end_state_check CHECK ((end_state = ANY (ARRAY['complete'::text, 'failed'::text, 'cancelled'::text]))),
+  constraint groups_end_state_check CHECK ((end_state = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text]))),
   constraint groups_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200))),
   constraint groups_pkey PRIMARY KEY (id),
   constraint name_without_control_characters CHECK ((name !~ '[\x01-\x1f\x7f-\x9f]'::text))

@@ -47,7 +47,7 @@ const worker = createWorker({
 const film = producer.group({ name: 'film 1' })
 film.add(split, { video: 1, parts: 3 })
 const stopWatching = await producer.watchGroups(({ id, event }) => {
-  if (id === film.id) console.log('the film is', event)
+  if (id === film.id) console.log('the film:', event)
 })
 await client.query('begin')
 await client.query('insert into videos values (1)')
@@ -61,7 +61,7 @@ console.log(await producer.cancelGroup(mistake)) // cancelled
 
 await worker.start()
 const ended = await producer.waitForGroup(film, { timeout: '10s' })
-console.log(ended.name, ended.state, ended.counts.succeeded) // film 1 complete 5
+console.log(ended.name, ended.state, ended.counts.succeeded) // film 1 succeeded 5
 
 stopWatching()
 await worker.stop()

@@ -267,7 +267,7 @@ create table longshore.groups (
   id uuid primary key,
   name text check (length(name) between 1 and 200),
   -- Written once, when no job is left.
-  end_state text check (end_state in ('complete', 'failed', 'cancelled')),
+  end_state text check (end_state in ('succeeded', 'failed', 'cancelled')),
   created_at timestamptz not null default now(),
   cancelled_at timestamptz,
   finished_at timestamptz,

@@ -2,11 +2,11 @@
 import type { JobState } from './job.ts'
 
 /**
- * `queued`: no job has started yet. `dispatching`: one has. `complete`: all have succeeded. `failed`: a job has failed, or could
+ * `queued`: no job has started yet. `dispatching`: one has. `succeeded`: all of its jobs have. `failed`: a job has failed, or could
  * not run because of one. `cancelled`: it was cancelled, or a job of it was and none has failed.
  */
 export type GroupState = 'queued' | 'dispatching' | FinishedGroupState
-export type FinishedGroupState = 'complete' | 'failed' | 'cancelled'
+export type FinishedGroupState = 'succeeded' | 'failed' | 'cancelled'
 
 export interface GroupRef {
   readonly id: string

@@ -211,7 +211,7 @@ describe.skipIf(redis)('a worker killed', () => {
       expect((await producer.getGroup(group))?.state).toBe('dispatching')
       await blocker.query('select pg_advisory_unlock($1)', [BARRIER])
       expect(await producer.waitForGroup(group)).toMatchObject({
-        state: 'complete',
+        state: 'succeeded',
         counts: { succeeded: 1 },
       })
     })
@@ -237,7 +237,7 @@ describe.skipIf(redis)('a worker killed', () => {
       await blocker.query('select pg_advisory_unlock($1)', [BARRIER])
     })
     await startProcess()
-    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'complete', counts: { succeeded: 3 } })
+    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'succeeded', counts: { succeeded: 3 } })
     expect(await database.rows('select job_id from effects')).toEqual([{ job_id: parent.id }])
     const ended = (await deployment.runs()).filter(run => run.wentTo === 'ended')
     expect(ended.map(run => run.jobId)).toEqual([parent.id, child.id, next.id])
@@ -289,7 +289,7 @@ describe.skipIf(redis)('the reply to the end of a job with dependents lost', () 
       ])
       slow.open()
       expect(await producer.waitForGroup(group)).toMatchObject({
-        state: 'complete',
+        state: 'succeeded',
         counts: { succeeded: 5 },
       })
       await deployment.atRest()
@@ -329,7 +329,7 @@ describe.runIf(redis)('a relay', () => {
     await standby.leads()
     await startProcess()
     expect(await producer.waitForGroup(group)).toMatchObject({
-      state: 'complete',
+      state: 'succeeded',
       counts: { succeeded: 1001 },
     })
     expect((await deployment.runs()).filter(run => run.wentTo === 'ended')).toHaveLength(1001)

@@ -41,7 +41,7 @@ describe('a graph', () => {
     await doomed.kill()
     await deployment.atRest({ enqueued: [...before, middle, ...after], withinMs: 90_000 })
     expect(await producer.getGroup(group)).toMatchObject({
-      state: 'complete',
+      state: 'succeeded',
       counts: { succeeded: 2 * WIDE + 1 },
     })
     const ends = (await deployment.runs()).filter(run => run.wentTo === 'ended')
@@ -90,7 +90,7 @@ describe('a graph', () => {
     })
     await deployment.atRest({ enqueued: jobs })
     expect(await states(jobs)).toEqual(Array(5).fill('succeeded'))
-    expect(await producer.getGroup(group)).toMatchObject({ state: 'complete' })
+    expect(await producer.getGroup(group)).toMatchObject({ state: 'succeeded' })
   })
 
   it('[S13] [S4] a cancel races a completion, the cancel first: the job is cancelled, and what follows goes by its policy', async () => {

@@ -88,7 +88,7 @@ describe('Postgres shut down at once, and started again', () => {
     await postgres.restart()
     for (const group of groups) {
       const ended = await producer.waitForGroup(group, { timeout: '30s' })
-      expect(ended).toMatchObject({ state: 'complete', counts: { succeeded: 22 } })
+      expect(ended).toMatchObject({ state: 'succeeded', counts: { succeeded: 22 } })
     }
     await auditAtRest(database, journal, undefined)
     await worker.stop()

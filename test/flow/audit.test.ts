@@ -235,8 +235,8 @@ describe('the audit', () => {
     ],
     [
       7,
-      'has ended as complete, and it is',
-      "update longshore.groups set end_state = 'complete', finished_at = now()",
+      'has ended as succeeded, and it is',
+      "update longshore.groups set end_state = 'succeeded', finished_at = now()",
     ],
     [7, 'does not exist', 'delete from longshore.groups'],
     [9, 'no turn, and is the first', `update longshore.jobs set has_turn = false where ${job('turn 1')}`],

@@ -208,7 +208,7 @@ describe('doctor', () => {
     [
       7,
       'nobody has closed it',
-      'it is closed as complete',
+      'it is closed as succeeded',
       "insert into longshore.groups (id, created_at) values (gen_random_uuid(), now() - interval '1 hour')",
     ],
     [
@@ -314,9 +314,9 @@ describe('doctor', () => {
     ],
     [
       7,
-      'has ended as complete, and it is',
+      'has ended as succeeded, and it is',
       'an end state is written once',
-      "update longshore.groups set end_state = 'complete', finished_at = now()",
+      "update longshore.groups set end_state = 'succeeded', finished_at = now()",
     ],
     [
       7,
@@ -427,7 +427,7 @@ describe('doctor', () => {
     expect(await see({ repair: true, pageSize: 50 })).toMatchObject({ isHealthy: true })
     expect(await look()).toEqual(before)
     await runToTheEnd()
-    expect(await producer.getGroup(large)).toMatchObject({ state: 'complete', counts: { succeeded: 300 } })
+    expect(await producer.getGroup(large)).toMatchObject({ state: 'succeeded', counts: { succeeded: 300 } })
   })
 
   it('tells only what it sees again', async () => {

@@ -504,9 +504,9 @@ describe('the end of a group', () => {
       await one.query('commit')
       expect(await close(group.id)).toEqual([])
       await two.query('commit')
-      expect(await close(group.id)).toEqual([{ id: group.id, state: 'complete' }])
+      expect(await close(group.id)).toEqual([{ id: group.id, state: 'succeeded' }])
       expect(await close(group.id)).toEqual([])
-      expect(await endOf(group.id)).toMatchObject({ end_state: 'complete', succeeded: 2 })
+      expect(await endOf(group.id)).toMatchObject({ end_state: 'succeeded', succeeded: 2 })
     },
   )
 
@@ -519,7 +519,7 @@ describe('the end of a group', () => {
     await one.query('commit')
     expect(await close(group.id, two)).toEqual([])
     await two.query('commit')
-    expect(await endOf(group.id)).toMatchObject({ end_state: 'complete', succeeded: 1 })
+    expect(await endOf(group.id)).toMatchObject({ end_state: 'succeeded', succeeded: 1 })
   })
 
   it('[S5] (red) without asking whether it has ended it is written twice', async () => {
@@ -546,7 +546,7 @@ describe('the end of a group', () => {
   }
 
   it('[S5] who looks too early is not in the way of who looks in time', async () => {
-    expect(await closeTogether()).toMatchObject({ end_state: 'complete', succeeded: 2 })
+    expect(await closeTogether()).toMatchObject({ end_state: 'succeeded', succeeded: 2 })
   })
 
   it('[S5] (red) who holds a group that has not ended is in the way, and only the sweep closes it', async () => {
@@ -611,7 +611,7 @@ describe('the end of a group', () => {
           remove: 'where not exists (select from longshore.jobs j where j.group_id = n.id offset 0)',
         },
       ]),
-    ).toMatchObject({ end_state: 'complete' })
+    ).toMatchObject({ end_state: 'succeeded' })
     expect(await problems(7)).toHaveLength(1)
   })
 
@@ -632,7 +632,7 @@ describe('the end of a group', () => {
       }
       await database.rows("select longshore.sweep_groups('00000000-0000-0000-0000-000000000000', 10)")
       expect(await endOf(group.id)).toMatchObject({
-        end_state: 'complete',
+        end_state: 'succeeded',
         succeeded: end === 'commit' ? 2 : 1,
       })
     }
@@ -816,7 +816,7 @@ describe('cancelling a group', () => {
     await settle(['a'])
     expect(await cancel(group.id)).toBe('finished')
     expect(await cancel(group.id)).toBe('finished')
-    expect(await endOf(group.id)).toMatchObject({ end_state: 'complete' })
+    expect(await endOf(group.id)).toMatchObject({ end_state: 'succeeded' })
   })
 
   it.each(['repeatable read', 'serializable'])(

@@ -226,7 +226,7 @@ describe('a group with an id of its own', () => {
     await database.rows('select longshore.close_groups(array[$1]::uuid[])', [id])
     expect(await submit()).toEqual({ id, isNew: false })
     expect(await producer.getGroup(id)).toMatchObject({
-      state: 'complete',
+      state: 'succeeded',
       name: 'nightly',
       counts: { succeeded: 2 },
     })

@@ -64,7 +64,7 @@ describe('groups', () => {
     const right = group.add(step, 'right', { after: top })
     const bottom = group.add(step, 'bottom', { after: [left, right] })
     await group.submit()
-    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'complete', counts: { succeeded: 4 } })
+    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'succeeded', counts: { succeeded: 4 } })
     expect(ran[0]).toBe('top')
     expect(ran[3]).toBe('bottom')
     expect(await producer.get(bottom)).toMatchObject({ result: 'bottom:left:top:+right:top:' })
@@ -128,7 +128,7 @@ describe('graphs', () => {
     const bottom = group.add(sum, -1, { after: middle })
     await group.submit()
     expect(await producer.waitForGroup(group)).toMatchObject({
-      state: 'complete',
+      state: 'succeeded',
       counts: { succeeded: 1052 },
     })
     expect(await producer.get(bottom)).toMatchObject({ result: (1049 * 1050) / 2 })
@@ -205,7 +205,7 @@ describe('graphs', () => {
             ? 'failed'
             : ends.includes('cancelled')
               ? 'cancelled'
-              : 'complete',
+              : 'succeeded',
         )
       }),
     )
@@ -374,7 +374,7 @@ describe('the handler of a job', () => {
       ],
     })
     const { group } = await submitGraph(producer, step, { one: [] })
-    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'complete', counts: { succeeded: 3 } })
+    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'succeeded', counts: { succeeded: 3 } })
     const results = await database.rows<{ result: string }>(
       "select result #>> '{}' as result from longshore.finished_jobs order by id",
     )
@@ -404,7 +404,7 @@ describe('the handler of a job', () => {
     await tx.query('commit')
     expect(await producer.waitFor(jobs['held 2'])).toMatchObject({ state: 'succeeded', attempts: 1 })
     expect(await producer.waitFor(child)).toMatchObject({ state: 'succeeded' })
-    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'complete' })
+    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'succeeded' })
   })
 })
 
@@ -422,7 +422,7 @@ describe('dependents', () => {
     expect(await producer.waitFor(near)).toMatchObject({ state: 'succeeded' })
     expect(await producer.getGroup(group)).toMatchObject({ state: 'dispatching', counts: { scheduled: 1 } })
     expect(await producer.change(far, { delay: 0 })).toBe('changed')
-    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'complete' })
+    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'succeeded' })
   })
 
   it('[L1] [S3] under limits are found, and keep them', async () => {
@@ -450,7 +450,10 @@ describe('dependents', () => {
     for (const n of numbers(10)) group.add(one, `${n}`, { after: first })
     for (const n of numbers(15)) group.add(keyed, `${n}`, { after: first, concurrencyKey: `tenant ${n % 5}` })
     await group.submit()
-    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'complete', counts: { succeeded: 26 } })
+    expect(await producer.waitForGroup(group)).toMatchObject({
+      state: 'succeeded',
+      counts: { succeeded: 26 },
+    })
     expect(most).toBe(1)
   })
 })
@@ -511,7 +514,7 @@ describe('cancelling a group', () => {
     expect(await producer.cancelGroup(group, { tx })).toBe('cancelling')
     await tx.query('rollback')
     mayEnd.open()
-    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'complete', counts: { succeeded: 2 } })
+    expect(await producer.waitForGroup(group)).toMatchObject({ state: 'succeeded', counts: { succeeded: 2 } })
     expect(told).toEqual([])
   })
 })
@@ -535,7 +538,7 @@ describe('the end of a group', () => {
     expect(first).toMatchObject({
       id: good.id,
       name: 'good',
-      state: 'complete',
+      state: 'succeeded',
       finishedAt: expect.any(Date),
       stuck: null,
     })
@@ -547,7 +550,7 @@ describe('the end of a group', () => {
     for (const group of [failed, cancelled]) await producer.waitForGroup(group)
     await told.reached(3)
     const byId = Object.fromEntries(events.map(event => [event.id, event.event]))
-    expect(byId[good.id]).toBe('complete')
+    expect(byId[good.id]).toBe('succeeded')
     expect(byId[failed.id]).toBe('failed')
     expect(events).toHaveLength(3)
     stop()
@@ -587,7 +590,7 @@ describe('the end of a group', () => {
     for (const { group } of [settled, cancelled])
       expect(await producer.getGroup(group)).toMatchObject({ finishedAt: null })
     await deployment.worker({ handlers: [handled().handler] })
-    expect(await producer.waitForGroup(settled.group)).toMatchObject({ state: 'complete' })
+    expect(await producer.waitForGroup(settled.group)).toMatchObject({ state: 'succeeded' })
     expect(await producer.waitForGroup(cancelled.group)).toMatchObject({ state: 'cancelled' })
     await eventually('nothing is unfinished', async () => {
       return (await database.rows('select from longshore.groups where finished_at is null')).length === 0

@@ -327,7 +327,7 @@ describe('the verbs of a producer', () => {
     const [job, ended] = [producer.waitFor(id), producer.waitForGroup(id)]
     await deployment.worker({ handlers: [task.handle(() => 'done'), probe.handle(() => undefined)] })
     expect(await job).toMatchObject({ state: 'succeeded', result: 'done' })
-    expect(await ended).toMatchObject({ state: 'complete', counts: { succeeded: 1 } })
+    expect(await ended).toMatchObject({ state: 'succeeded', counts: { succeeded: 1 } })
   })
 
   it('go on when a function that watches groups throws', async () => {

@@ -43,7 +43,7 @@ async function fill(): Promise<void> {
   )
   await database.rows(
     `insert into longshore.groups (id, end_state, finished_at)
-     select gen_random_uuid(), 'complete', now() from generate_series(1, 20000)`,
+     select gen_random_uuid(), 'succeeded', now() from generate_series(1, 20000)`,
   )
   await database.rows(
     `insert into longshore.jobs (${columns}, group_id, pending)

@@ -72,7 +72,7 @@ it('[X7] producer, relay and workers do their work through few connections, and 
   await Promise.all(numbers.map(n => producer.enqueue(plain, n)))
   const completed = await producer.enqueueMany(written, numbers)
   await producer.enqueueMany(limited, numbers.slice(0, 10), { workflow: 'one after another' })
-  expect(await producer.waitForGroup(group)).toMatchObject({ state: 'complete' })
+  expect(await producer.waitForGroup(group)).toMatchObject({ state: 'succeeded' })
   await eventually(
     'all but the long one have ended',
     async () => {

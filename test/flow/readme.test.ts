@@ -141,8 +141,8 @@ describe('the README', () => {
   it('[S2] [S13] shows a group that grows from a handler, and one that is cancelled', async () => {
     const { code, output } = await run('examples/live-group.ts', { DATABASE_URL: database.url, ...QUIET })
     // Being told is a hint: it may come after the wait has ended.
-    const lines = output.split('\n').filter(line => line !== 'the film is complete')
-    expect(lines).toEqual(['cancelled', '183 seconds', 'film 1 complete 5', ''])
+    const lines = output.split('\n').filter(line => line !== 'the film: succeeded')
+    expect(lines).toEqual(['cancelled', '183 seconds', 'film 1 succeeded 5', ''])
     expect(code).toBe(0)
   })
 

@@ -102,7 +102,7 @@ const cancels: Guard[] = [
       await database.rows('select longshore.close_groups(array[$1]::uuid[])', [group.id])
       await adding.query('commit')
     },
-    tells: /^7: .* has ended as complete, and it is ready/m,
+    tells: /^7: .* has ended as succeeded, and it is ready/m,
   },
   {
     rule: 'nothing is added to a group that has ended',
@@ -119,7 +119,7 @@ const cancels: Guard[] = [
       more.add(step, 'late')
       await more.submit().catch((error: { code: string }) => expect(error.code).toMatch(/GROUP/))
     },
-    tells: /^7: .* has ended as complete, and it is ready/m,
+    tells: /^7: .* has ended as succeeded, and it is ready/m,
   },
   {
     rule: 'a job runs after jobs of its own group only',

@@ -296,7 +296,7 @@ describe('watchdog', () => {
     await run(worker)
     await database.rows('select longshore.sweep_groups($1, 10)', ['00000000-0000-0000-0000-000000000000'])
     expect(await database.rows('select end_state as state from longshore.groups order by end_state')).toEqual(
-      [{ state: 'cancelled' }, { state: 'complete' }],
+      [{ state: 'cancelled' }, { state: 'succeeded' }],
     )
   })
 

@@ -154,7 +154,7 @@ export class GraphLoad {
           ? 'failed'
           : states.has('cancelled')
             ? 'cancelled'
-            : 'complete'
+            : 'succeeded'
       const isRight = group.isCancelled
         ? end?.end_state === 'cancelled'
         : end?.end_state === demanded || (group.isCancelAsked && end?.end_state === 'cancelled')

@@ -229,7 +229,7 @@ export class JobModel {
     const states = new Set([...this.jobs.values()].filter(job => job.group === id).map(job => job.state))
     if (group.isCancelled) group.end = 'cancelled'
     else if (states.has('failed') || states.has('dependency_failed')) group.end = 'failed'
-    else group.end = states.has('cancelled') ? 'cancelled' : 'complete'
+    else group.end = states.has('cancelled') ? 'cancelled' : 'succeeded'
   }
 
   running(worker?: number): ModelJob[] {

@@ -1,5 +1,5 @@
 -- Write the end state of those of the groups in which no job is left: `cancelled` if it was cancelled, or a job was and none
--- has failed; `failed` if a job has failed or could not run because of one; else `complete`. Passes over groups that
+-- has failed; `failed` if a job has failed or could not run because of one; else `succeeded`. Passes over groups that
 -- somebody holds: jobs are being added, or another is closing it. Holds none in which it sees a job: whoever ends that
 -- one finds the group free. Returns what was written.
 create function longshore.close_groups(p_groups uuid[]) returns table (id uuid, state text)
@@ -44,7 +44,7 @@ begin
         when g.cancelled_at is not null then 'cancelled'
         when g.failed + c.failed + g.dependency_failed + c.dependency_failed > 0 then 'failed'
         when g.cancelled + c.cancelled > 0 then 'cancelled'
-        else 'complete'
+        else 'succeeded'
       end
     from counted c
     where g.ctid = c.row
