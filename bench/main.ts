@@ -1,24 +1,31 @@
-/** The bench: longshore beside its peers, or beside itself, on one machine, in one run. Flags are in `flags.ts`. */
+/**
+ * The bench: longshore beside its peers, beside itself or beside another checkout, on one machine, in one run.
+ *
+ * command/ reads flags · scenarios/ are the questions, in sets · loads/ put jobs through a peer · measure/ are the instruments ·
+ * jobs/ are what is stored and counted · peers/ are the queues · processes/ builds and forks · stores/ are the servers ·
+ * run/ is the order of a run · summary/ has medians, ratios and goals · report/ prints and writes · results/ are the records ·
+ * beside/, sweep/, plans/ and profile/ are what else can be asked for.
+ */
 import { runBeside } from './beside/run-beside.ts'
-import { buildLongshore } from './build-longshore.ts'
-import { type Database, openDatabase } from './database.ts'
-import { fillDocs } from './fill-docs.ts'
-import { type Flags, readFlags, USAGE } from './flags.ts'
-import type { Bench } from './measure.ts'
+import { type Flags, readFlags, USAGE } from './command/flags.ts'
 import { knownPeer, OURS } from './peers/known-peers.ts'
 import { writePlans } from './plans/write-plans.ts'
-import { formatResult, formatSummary, formatUnmeasured } from './print.ts'
+import { buildLongshore } from './processes/build-longshore.ts'
 import { formatProfiles, formatStatements } from './profile/print-profile.ts'
 import { formatRedis } from './profile/print-redis.ts'
-import { openRedisServers } from './redis-servers.ts'
-import { type Result, runRounds } from './rounds.ts'
-import { describeMachine, type RunRecord, recordPeer } from './run-record.ts'
-import { saveJson, saveResults } from './save-results.ts'
-import type { Scenario } from './scenario.ts'
-import { scenarioSets } from './scenarios/all.ts'
-import { peersOf } from './sides.ts'
-import { summarize } from './summary.ts'
-import { COUNTED, formatSweep, sweep } from './sweep.ts'
+import { fillDocs } from './report/fill-docs.ts'
+import { formatResult, formatSummary, formatUnmeasured } from './report/print.ts'
+import { describeMachine, type RunRecord, recordPeer } from './report/run-record.ts'
+import { saveResults } from './report/save-results.ts'
+import type { Bench } from './run/measure-side.ts'
+import { type Result, runRounds } from './run/rounds.ts'
+import { peersOf } from './run/sides.ts'
+import type { Scenario } from './scenarios/scenario.ts'
+import { scenarioSets } from './scenarios/sets.ts'
+import { type Database, openDatabase } from './stores/database.ts'
+import { openRedisServers } from './stores/redis-servers.ts'
+import { summarize } from './summary/summary.ts'
+import { runSweep } from './sweep/run-sweep.ts'
 
 /** Progress goes to standard error: standard output holds the results. */
 const isTerminal = process.stderr.isTTY
@@ -44,7 +51,7 @@ async function main(flags: Flags): Promise<void> {
       }
       const bench: Bench = { sizes: flags.sizes, database, redis, longshore }
       if (flags.beside) await runBeside(flags, flags.beside, bench, { say, hint })
-      else if (flags.sweep !== undefined) await runSweep(flags, bench, flags.sweep)
+      else if (flags.sweep !== undefined) await runSweep(flags, flags.sweep, bench, { say, hint })
       else await run(flags, bench, peers)
     } finally {
       await redis.stop()
@@ -58,17 +65,6 @@ async function plans({ sizes }: Flags, database: Database, longshore: string): P
   const open = await knownPeer(OURS).load()
   const { install } = await open({ postgres: database.url, longshore, load: 'backlog' })
   await writePlans({ database, sizes, install, say })
-}
-
-async function runSweep(flags: Flags, bench: Bench, peer: string): Promise<void> {
-  const swept = await sweep(bench, peer, hint)
-  console.log(await formatSweep(peer, swept))
-  const at = new Date().toISOString()
-  const machine = describeMachine()
-  if (flags.isSaved)
-    say(
-      `saved ${saveJson(`sweep-${peer}`, { at, machine, rounds: flags.sizes.rounds, counted: COUNTED, swept })}`,
-    )
 }
 
 async function run(flags: Flags, bench: Bench, peers: readonly string[]): Promise<void> {

@@ -1,9 +1,10 @@
 /** Owns what two builds beside each other are compared by: the scenario's figures, and CPU, WAL and transactions of a job. */
-import { PARTS } from '../cpu.ts'
-import { formatFigure } from '../format.ts'
-import type { Figure, Measurement, Scenario } from '../scenario.ts'
-import { spreadOf } from '../statistics.ts'
-import type { Table } from '../tables.ts'
+import { PARTS } from '../measure/cpu.ts'
+import type { Figure, Measurement } from '../measure/measurement.ts'
+import { spreadOf } from '../measure/statistics.ts'
+import { formatFigure } from '../report/format.ts'
+import type { Table } from '../report/tables.ts'
+import type { Scenario } from '../scenarios/scenario.ts'
 import { type BesidePair, BUILDS, type Build } from './run-pairs.ts'
 import { CONFIDENCE, type Interval, signInterval } from './sign-interval.ts'
 

@@ -1,12 +1,12 @@
 /** Owns a run of two checkouts beside each other: builds the other, measures in pairs, prints and keeps the comparison. */
 import { execFileSync } from 'node:child_process'
 import { resolve } from 'node:path'
-import { buildLongshore } from '../build-longshore.ts'
-import type { Flags } from '../flags.ts'
-import type { Bench } from '../measure.ts'
-import { formatTable } from '../print.ts'
-import { describeMachine } from '../run-record.ts'
-import { saveJson } from '../save-results.ts'
+import type { Flags } from '../command/flags.ts'
+import { buildLongshore } from '../processes/build-longshore.ts'
+import { formatTable } from '../report/print.ts'
+import { describeMachine } from '../report/run-record.ts'
+import { saveJson } from '../report/save-results.ts'
+import type { Bench } from '../run/measure-side.ts'
 import { type Comparison, compare, comparisonTable } from './compare.ts'
 import { type BesidePair, runPairs } from './run-pairs.ts'
 

@@ -1,7 +1,9 @@
 /** Owns the order of two builds beside each other: pair by pair, the one that goes first in turn, each in a database made anew. */
-import { type Bench, measure } from '../measure.ts'
-import type { Measurement, Scenario } from '../scenario.ts'
-import { sidesOf } from '../sides.ts'
+
+import type { Measurement } from '../measure/measurement.ts'
+import { type Bench, measure } from '../run/measure-side.ts'
+import { sidesOf } from '../run/sides.ts'
+import type { Scenario } from '../scenarios/scenario.ts'
 
 /** This checkout's build, and the other's. */
 export const BUILDS = ['here', 'there'] as const

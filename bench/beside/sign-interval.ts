@@ -2,7 +2,7 @@
  * Owns the interval of a median that assumes nothing about how samples are spread: each sample lies above the true median
  * with a chance of one half (the sign test), so the k-th least and the k-th greatest bound it.
  */
-import { spreadOf } from '../statistics.ts'
+import { spreadOf } from '../measure/statistics.ts'
 
 export interface Interval {
   readonly median: number

@@ -1,6 +1,6 @@
 /** BullMQ on its own Postgres backend with the best settings of a sweep; under light load its default worker. */
 import { createPostgresBackend, Queue, Worker } from 'bullmq'
-import type { JobData } from '../job-data.ts'
+import type { JobData } from '../jobs/job-data.ts'
 import type { OpenPeer } from './peer.ts'
 import { settingsOf, type Tuning } from './tuning.ts'
 

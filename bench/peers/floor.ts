@@ -5,7 +5,7 @@
  */
 import { Redis } from 'ioredis'
 import pg from 'pg'
-import type { JobData } from '../job-data.ts'
+import type { JobData } from '../jobs/job-data.ts'
 import { createBatches } from './batches.ts'
 import { type OpenPeer, redisOf } from './peer.ts'
 

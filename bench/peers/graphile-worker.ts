@@ -1,7 +1,7 @@
 /** graphile-worker, with its batching on and without; both with the best settings of a sweep. */
 import { Logger, makeWorkerUtils, run, runMigrations } from 'graphile-worker'
 import pg from 'pg'
-import type { JobData } from '../job-data.ts'
+import type { JobData } from '../jobs/job-data.ts'
 import type { OpenPeer } from './peer.ts'
 import { settingsOf, type Tuning } from './tuning.ts'
 

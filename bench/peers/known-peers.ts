@@ -1,5 +1,5 @@
 /** Owns which peers there are. Loaded on demand: a process holds the code of the one it measures. */
-import type { Persistence } from '../redis.ts'
+import type { Persistence } from '../stores/redis.ts'
 import type { OpenPeer } from './peer.ts'
 import type { Tuning } from './tuning.ts'
 

@@ -3,7 +3,7 @@
  * producers and workers get it too, and a relay runs beside them; without one it is in direct mode.
  */
 import pg from 'pg'
-import type { JobData } from '../job-data.ts'
+import type { JobData } from '../jobs/job-data.ts'
 import type { OpenPeer } from './peer.ts'
 
 type Longshore = typeof import('../../src/index.ts')

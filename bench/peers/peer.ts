@@ -1,8 +1,8 @@
 /** Owns the seam between the harness and a queue: what a peer must be able to do to be measured. */
 import type { Redis } from 'ioredis'
-import type { JobData } from '../job-data.ts'
-import type { Workload } from '../workload.ts'
+import type { JobData } from '../jobs/job-data.ts'
 import type { Settings } from './tuning.ts'
+import type { Workload } from './workload.ts'
 
 /** What a peer is put to: many jobs that wait, a steady stream of single ones, or a lone job now and then. */
 export type Load = 'backlog' | 'stream' | 'light'
@@ -12,7 +12,7 @@ export interface Surroundings {
   readonly postgres: string
   /** Only for peers that need it. */
   readonly redis?: string
-  /** Folder of the built longshore, see `build-longshore.ts`. */
+  /** Folder of the built longshore, see `processes/build-longshore.ts`. */
   readonly longshore: string
   /** Peers whose users would set them differently for it may do so too. */
   readonly load: Load

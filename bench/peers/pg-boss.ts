@@ -3,7 +3,7 @@
  * are announced by its notify; that costs its producers something, so a backlog is stored and drained without it.
  */
 import { PgBoss } from 'pg-boss'
-import type { JobData } from '../job-data.ts'
+import type { JobData } from '../jobs/job-data.ts'
 import type { OpenPeer } from './peer.ts'
 import { settingsOf, type Tuning } from './tuning.ts'
 

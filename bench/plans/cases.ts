@@ -1,7 +1,8 @@
 /** Owns what is explained: how the tables are filled, and which call is looked at. */
-import type { Database } from '../database.ts'
-import type { Sizes } from '../sizes.ts'
-import { registerTask, registerWorker, storeJobs } from '../stored-jobs.ts'
+
+import { registerTask, registerWorker, storeJobs } from '../jobs/stored-jobs.ts'
+import type { Sizes } from '../measure/sizes.ts'
+import type { Database } from '../stores/database.ts'
 
 export interface PlanCase {
   /** Names the file. */

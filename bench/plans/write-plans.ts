@@ -6,8 +6,8 @@
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
-import type { Database } from '../database.ts'
-import type { Sizes } from '../sizes.ts'
+import type { Sizes } from '../measure/sizes.ts'
+import type { Database } from '../stores/database.ts'
 import { type PlanCase, planCases } from './cases.ts'
 
 const folder = fileURLToPath(new URL('.', import.meta.url))

@@ -1,8 +1,8 @@
 /** Owns the report of `--profile`: what a job costs, function by function and statement by statement. */
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Database } from '../database.ts'
-import { formatTable } from '../print.ts'
+import { formatTable } from '../report/print.ts'
+import type { Database } from '../stores/database.ts'
 import { readProfile } from './top-functions.ts'
 
 const SHOWN_FUNCTIONS = 25

@@ -1,7 +1,7 @@
 /** Owns what `--profile` tells of Redis: what a job costs, command by command; which commands were slow. */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { formatTable } from '../print.ts'
+import { formatTable } from '../report/print.ts'
 import { REDIS_NOTES, type RedisNotes } from './stretch-profile.ts'
 
 const SHOWN_COMMANDS = 12

@@ -4,9 +4,11 @@
  */
 import { writeFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
-import type { ForkedRelay } from '../fork-relay.ts'
-import type { Profiled } from '../measure.ts'
+import type { ForkedRelay } from '../processes/fork-relay.ts'
 import { startProfile } from './record-profile.ts'
+
+/** Whose processor time is looked at. */
+export type Profiled = 'worker' | 'producer' | 'relay'
 
 export interface StretchProfile {
   begin(): Promise<void>

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { compare } from '../../../bench/beside/compare.ts'
 import type { BesidePair } from '../../../bench/beside/run-pairs.ts'
 import { signInterval } from '../../../bench/beside/sign-interval.ts'
-import { drain1 } from '../../../bench/scenarios/drain-one-worker.ts'
+import { drain1 } from '../../../bench/scenarios/beside-peers/drain-one-worker.ts'
 
 const measured = (rate: number, postgres: number, walBytes: number) => ({
   jobs: 1000,

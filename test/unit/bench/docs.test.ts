@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
-import { fill, PAGES_WITH_FIGURES } from '../../../bench/fill-docs.ts'
+import { fill, PAGES_WITH_FIGURES } from '../../../bench/report/fill-docs.ts'
 
 describe.each(PAGES_WITH_FIGURES)('the figures in %s', name => {
   const page = readFileSync(fileURLToPath(new URL(`../../../${name}`, import.meta.url)), 'utf8')

@@ -1,6 +1,6 @@
 /** What the command line of the bench asks for. */
 import { describe, expect, it } from 'vitest'
-import { type Flags, readFlags } from '../../../bench/flags.ts'
+import { type Flags, readFlags } from '../../../bench/command/flags.ts'
 
 const read = (...args: string[]) => readFlags(args) as Flags
 

@@ -1,9 +1,9 @@
 /** What is said about the goals: reached or missed, beside whom. */
 import { describe, expect, it } from 'vitest'
-import { checkGoals } from '../../../bench/check-goals.ts'
-import { type Goal, goals } from '../../../bench/goals.ts'
 import { knownPeers } from '../../../bench/peers/known-peers.ts'
-import { scenarios } from '../../../bench/scenarios/all.ts'
+import { scenarios } from '../../../bench/scenarios/sets.ts'
+import { checkGoals } from '../../../bench/summary/check-goals.ts'
+import { type Goal, goals } from '../../../bench/summary/goals.ts'
 import { result } from './results.ts'
 
 const faster: Goal = {

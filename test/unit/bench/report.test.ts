@@ -1,12 +1,12 @@
 /** The report of a run: what it must say for its figures to be worth something. */
 import { describe, expect, it } from 'vitest'
+import { FULL } from '../../../bench/measure/sizes.ts'
 import { readCommandStats } from '../../../bench/profile/print-redis.ts'
-import { writeReport } from '../../../bench/report.ts'
-import type { Result } from '../../../bench/rounds.ts'
-import type { RunRecord } from '../../../bench/run-record.ts'
-import { drain1 } from '../../../bench/scenarios/drain-one-worker.ts'
-import { FULL } from '../../../bench/sizes.ts'
-import { summarize } from '../../../bench/summary.ts'
+import { writeReport } from '../../../bench/report/report.ts'
+import type { RunRecord } from '../../../bench/report/run-record.ts'
+import type { Result } from '../../../bench/run/rounds.ts'
+import { drain1 } from '../../../bench/scenarios/beside-peers/drain-one-worker.ts'
+import { summarize } from '../../../bench/summary/summary.ts'
 import { result } from './results.ts'
 
 function reportOf(results: readonly Result[]): string {

@@ -1,5 +1,5 @@
 /** Results of a run that never was, for the tests of what is made of them. */
-import type { Result } from '../../../bench/rounds.ts'
+import type { Result } from '../../../bench/run/rounds.ts'
 
 export const result = (side: string, round: number, rate: number, more: Partial<Result> = {}): Result => ({
   round,

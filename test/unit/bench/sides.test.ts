@@ -1,10 +1,10 @@
 /** Who takes part in a run: peers, and those whom variants name. */
 import { describe, expect, it } from 'vitest'
 import { OURS } from '../../../bench/peers/known-peers.ts'
-import { bulk4 } from '../../../bench/scenarios/bulk-enqueues.ts'
-import { constraints } from '../../../bench/scenarios/constraints.ts'
-import { idleWorkers } from '../../../bench/scenarios/idle-workers.ts'
-import { peerOf, peersOf } from '../../../bench/sides.ts'
+import { peerOf, peersOf } from '../../../bench/run/sides.ts'
+import { constraints } from '../../../bench/scenarios/beside-itself/constraints.ts'
+import { bulk4 } from '../../../bench/scenarios/beside-peers/bulk-enqueues.ts'
+import { idleWorkers } from '../../../bench/scenarios/growth/idle-workers.ts'
 
 describe('the sides of a scenario', () => {
   it('are peers, or variants of whoever they name', () => {

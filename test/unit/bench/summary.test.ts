@@ -1,10 +1,10 @@
 /** What a run of the bench says in the end, of measurements that others disturbed as of quiet ones. */
 import { describe, expect, it } from 'vitest'
-import type { Result } from '../../../bench/rounds.ts'
-import { drain1 } from '../../../bench/scenarios/drain-one-worker.ts'
-import { enqueue32 } from '../../../bench/scenarios/single-enqueues.ts'
-import { sidesOf } from '../../../bench/sides.ts'
-import { summarize } from '../../../bench/summary.ts'
+import type { Result } from '../../../bench/run/rounds.ts'
+import { sidesOf } from '../../../bench/run/sides.ts'
+import { drain1 } from '../../../bench/scenarios/beside-peers/drain-one-worker.ts'
+import { enqueue32 } from '../../../bench/scenarios/beside-peers/single-enqueues.ts'
+import { summarize } from '../../../bench/summary/summary.ts'
 import { result } from './results.ts'
 
 const PEERS = ['longshore', 'graphile-worker']

@@ -1,6 +1,6 @@
 /** The text of charts: what a reader must find in it. */
 import { describe, expect, it } from 'vitest'
-import { drawChart, type Panel } from '../../../bench/svg-chart.ts'
+import { drawChart, type Panel } from '../../../bench/report/svg-chart.ts'
 
 const rates: Panel = {
   title: 'drain: jobs/s',
