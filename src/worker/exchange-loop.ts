@@ -1,26 +1,19 @@
 /**
- * Owns the traffic between a worker and Postgres: each call settles what has ended and claims what may start. At most
- * two calls are under way (one costs 40 %, four gain nothing); what ends meanwhile makes up the next one. Calls that only settle
- * do not keep a claim waiting, and while jobs flow what has ended waits a moment for a claim to travel with.
+ * Drives the traffic between a worker and its job source: each call settles what has ended and claims what may start. `next-call.ts` decides what is
+ * sent and when; here are the calls, their answers and the timer.
  */
-import { messageOf, storedError } from '../job/stored-error.ts'
 import type { ClaimedJob, Exchange, Outcome } from '../postgres/settle-and-claim.ts'
-import { isDataError, isTransientError, tookTooLong } from '../postgres/transient-error.ts'
+import { isTransientError } from '../postgres/transient-error.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { pauseMs } from '../runtime/retry.ts'
-import {
-  batchSize,
-  claimSize,
-  firstBatch,
-  followers,
-  holdable,
-  isCritical,
-  isSaturated,
-  type Pressure,
-  pressureFactor,
-} from './claim-size.ts'
+import { createBusyOutcomes } from './busy-outcomes.ts'
+import { firstBatch, type Pressure } from './claim-size.ts'
+import { OutcomeBound, recoveryFrom } from './failed-call.ts'
+import { FlowWindow } from './flow-window.ts'
 import type { Meter } from './meter.ts'
+import { type LoopState, type NextCall, nextCall } from './next-call.ts'
+import { Permits } from './permits.ts'
 
 export interface ExchangeLoop {
   /** Look for jobs now. */
@@ -29,9 +22,10 @@ export interface ExchangeLoop {
   settle(outcome: Outcome): void
   /** A handler has returned: its permit is free. */
   freePermit(): void
-  stopClaiming(): void
-  /** Claim nothing until each reason is taken back; what is under way still comes. */
-  holdClaims(reason: HoldReason, isHeld: boolean): void
+  /** Claim nothing while there is a reason not to; what is under way still comes. */
+  stopClaims(reason: StopReason): void
+  /** This reason is gone. */
+  allowClaims(reason: StopReason): void
   /** Resolves when every outcome is settled and no call is under way. */
   idle(): Promise<void>
   /** Resolves when the calls that are under way now have been answered, and their jobs handed on. */
@@ -40,24 +34,14 @@ export interface ExchangeLoop {
   close(): void
 }
 
-/** `alone`: a job must run by itself. `drained`: somebody wants this worker to take no more. */
-export type HoldReason = 'alone' | 'drained'
+/** `stopping`: the worker ends. `alone`: a job must run by itself. `drained`: the worker was told to take no more jobs. */
+export type StopReason = 'stopping' | 'alone' | 'drained'
 
-const IN_FLIGHT = 2
-const MOST_OUTCOMES = 1000
-/** Jobs flow when so many runs end in a window. Then most settles travel with a claim: half as many commits. */
-const FLOW_WINDOW_MS = 100
-const FLOW_RUNS = 50
-const SETTLE_WITHIN_MS = 3
 const PAUSES = { firstMs: 50, maxMs: 2000 }
-const BUSY_FIRST_MS = 5
-const BUSY_MAX_MS = 1000
-/** Whoever holds slots that a claim wanted commits soon; a crowd that asks again and again would slow it down. */
+/** Claims that hold the slots that this one wanted commit soon; many workers that ask again and again would slow them down. */
 const LOOK_AGAIN = { firstMs: 2, maxMs: 50 }
-/** How long permits may lie idle because they are few: long enough for others to end, too short for anybody to wait for. */
-const FEW_FREE_MS = 100
-/** How long a worker that is short of memory waits for a run to end before it takes one more all the same. */
-const SHORT_OF_MEMORY_MS = 1000
+
+type Changing<T> = { -readonly [Key in keyof T]: T[Key] }
 
 export function createExchangeLoop(options: {
   settings: WorkerSettings
@@ -70,7 +54,7 @@ export function createExchangeLoop(options: {
   onClaimed: (jobs: ClaimedJob[]) => void
   /** This run is over for Postgres: settled, or its lease was lost. */
   onSettled: (outcome: Outcome) => void
-  /** A claim may have been committed without our knowing: runs nobody works on must be given back. */
+  /** A claim may have been committed without our knowing: its runs must be given back. */
   onUnclearClaim: () => void
   /** Postgres takes this worker for dead. */
   onDead: () => void
@@ -83,141 +67,117 @@ export function createExchangeLoop(options: {
   logger: Logger
 }): ExchangeLoop {
   const { settings, logger } = options
+  const { claimBatchSize } = settings
   let outcomes: Outcome[] = []
-  let mostOutcomes = MOST_OUTCOMES // in one call; fewer where that took Postgres longer than it may
-  const busy: Outcome[] = [] // somebody held their rows
-  let busyTimer: NodeJS.Timeout | undefined
-  let busyRounds = 0
-  let calls = 0
-  let settles = 0 // calls that only settle
-  let window = { since: performance.now(), ended: 0, isFlow: false }
-  let settleSoon: NodeJS.Timeout | undefined
-  let mustSettle = false
+  const bound = new OutcomeBound()
+  const permits = new Permits(settings.maxConcurrentTasks, options.taken)
+  const flow = new FlowWindow(performance.now())
+  const stops = new Set<StopReason>()
   const underWay = new Set<Promise<void>>()
-  const max = settings.maxConcurrentTasks
-  let taken = options.taken // permits: jobs whose handler has not returned
-  let reserved = 0 // permits asked for in calls under way
-  let batch = firstBatch(settings.claimBatchSize)
-  let hasBacklog = false // the last claim came back full
-  let isLimited = false // the last claim found no slots, or not enough
-  let mustLook = false
-  let isClaiming = true
-  const holds = new Set<HoldReason>()
-  let lookAgain: NodeJS.Timeout | undefined
+  const awaiting: (() => void)[] = [] // the last outcome to be settled
+  let failures = 0 // in a row
   let busyLooks = 0 // in a row
-  let most = 0 // jobs that it has held at once, while memory was not short
-  let isNearlyFull = false
-  let isHeldBack = false // by few permits or short memory
-  let ended = 0 // since the last claim
-  let claimedAt = performance.now()
-  let notForLong: NodeJS.Timeout | undefined
-  let isClosed = false
+  const timer = createTimer(dueAt => decide(dueAt))
   let isScheduled = false
-  let failures = 0
-  let pausedUntil: NodeJS.Timeout | undefined
-  const onSettled: (() => void)[] = []
+
+  const state: Changing<LoopState> = {
+    isClosed: false,
+    get mayClaim() {
+      return stops.size === 0
+    },
+    pausedUntil: 0,
+    get outcomes() {
+      return outcomes.length
+    },
+    get mostOutcomes() {
+      return bound.most
+    },
+    outcomesSince: 0,
+    get hasBusyOutcomes() {
+      return !busy.isEmpty
+    },
+    get isAwaited() {
+      return awaiting.length > 0
+    },
+    claims: 0,
+    settles: 0,
+    permits,
+    claimedAt: performance.now(),
+    batch: firstBatch(claimBatchSize),
+    hasBacklog: false,
+    isLimited: false,
+    get isFlow() {
+      return flow.isFlow
+    },
+    lookAt: Infinity,
+    get looksForFree() {
+      return options.looksForFree()
+    },
+    get pressure() {
+      return options.pressure()
+    },
+    limits: settings,
+    memory: { mustLook: false, isSaturated: false, isShortOfRoom: false, most: 0 },
+  }
 
   const schedule = () => {
-    if (isScheduled || isClosed) return
+    if (isScheduled || state.isClosed) return
     isScheduled = true
     // Runs that end in one turn of the event loop travel together.
     setImmediate(() => {
       isScheduled = false
-      pump()
+      decide()
     })
   }
 
-  const pump = () => {
-    while (calls - settles < claimsAtOnce() && !pausedUntil) {
-      const limit = isClaiming && holds.size === 0 ? room() : 0
-      const wantsJobs = limit > 0 && (mustLook || hasBacklog)
-      if (!wantsJobs && (outcomes.length === 0 || calls >= IN_FLIGHT)) break
-      const asked = wantsJobs || options.looksForFree() ? limit : 0
-      if (asked === 0 && maySettleLater()) break
-      if (asked > 0) {
-        mustLook = false
-        claimedAt = performance.now()
-        ended = 0
-      }
-      const sent = outcomes.length <= mostOutcomes ? outcomes : outcomes.slice(0, mostOutcomes)
-      outcomes = sent === outcomes ? [] : outcomes.slice(mostOutcomes)
-      calls++
-      if (asked === 0) settles++
-      mustSettle = false
-      reserved += asked
-      call(sent, asked)
+  /** `from`: a timer may fire a fraction of a millisecond before its time. */
+  const decide = (from = 0) => {
+    for (;;) {
+      const now = Math.max(from, performance.now())
+      const next = nextCall(state, now)
+      state.memory = next.memory
+      if (next.step === 'wait') return rest(next)
+      send(next, now)
     }
-    if (calls > 0 || outcomes.length > 0) return
-    if (busy.length === 0 && !busyTimer) for (const resolve of onSettled.splice(0)) resolve()
-    if (!isClaiming || holds.size > 0 || pausedUntil) return
-    if (taken < max && !isHeldBack) options.onIdle()
-    else options.onFull()
   }
 
-  /** While jobs flow and none are left behind, one: what comes meanwhile travels together. */
-  const claimsAtOnce = () => (window.isFlow && !hasBacklog ? 1 : IN_FLIGHT)
-
-  const maySettleLater = (): boolean => {
-    if (mustSettle || !window.isFlow || !isClaiming || holds.size > 0 || onSettled.length > 0) return false
-    settleSoon ??= setTimeout(() => {
-      settleSoon = undefined
-      mustSettle = true
-      schedule()
-    }, SETTLE_WITHIN_MS)
-    return true
+  const rest = ({ until, isSettled, says }: NextCall & { step: 'wait' }) => {
+    timer.wakeAt(until)
+    if (isSettled) for (const resolve of awaiting.splice(0)) resolve()
+    if (says === 'idle') options.onIdle()
+    else if (says === 'full') options.onFull()
   }
 
-  /** How many jobs the next claim may ask for. */
-  const room = (): number => {
-    // With nothing left behind there is no batch to wait for: a lone job starts at once.
-    isNearlyFull = hasBacklog && isSaturated(isNearlyFull, max - taken, max)
-    const pressure = options.pressure()
-    const factor = pressureFactor(pressure, settings)
-    const isShort = isCritical(pressure, settings)
-    if (pressure.memory > settings.memoryThreshold) most = Math.min(most, taken)
-    const mayHold = Math.max(settings.claimBatchSize, holdable(most, pressure, settings))
-    const patience = isShort ? SHORT_OF_MEMORY_MS : FEW_FREE_MS
-    const sinceClaim = performance.now() - claimedAt
-    const limit = claimSize({
-      free: max - taken - reserved,
-      asked: reserved,
-      more: mayHold - taken - reserved,
-      batch: factor < 1 ? batch : batchSize(batch, followers(ended, { hasBacklog, isLimited })),
-      isSaturated: isNearlyFull,
-      factor,
-      isCritical: isShort,
-      ended,
-      isOverdue: sinceClaim >= patience,
-    })
-    const wasHeldBack = isHeldBack
-    isHeldBack = limit === 0 && (isNearlyFull || isShort)
-    // Nobody woke it meanwhile.
-    if (wasHeldBack && !isHeldBack) mustLook = true
-    if (isHeldBack && taken < max) lookWhenOverdue(patience - sinceClaim)
-    return limit
+  const look = () => {
+    state.memory = { ...state.memory, mustLook: true }
   }
 
-  const lookWhenOverdue = (ms: number) => {
-    if (isClosed) return
-    notForLong ??= setTimeout(
-      () => {
-        notForLong = undefined
-        schedule()
-      },
-      Math.max(1, ms),
-    )
+  const add = (unsent: readonly Outcome[]) => {
+    if (outcomes.length === 0) state.outcomesSince = performance.now()
+    outcomes.push(...unsent)
   }
 
-  const call = (sent: Outcome[], limit: number) => {
+  const send = (call: NextCall & { step: 'call' }, now: number) => {
+    const { limit } = call
+    const sent = call.outcomes === outcomes.length ? outcomes : outcomes.slice(0, call.outcomes)
+    outcomes = sent === outcomes ? [] : outcomes.slice(call.outcomes)
+    if (limit > 0) {
+      state.claims++
+      permits.ask(limit)
+      state.claimedAt = now
+      state.lookAt = Infinity
+      state.memory = { ...state.memory, mustLook: false }
+    } else state.settles++
     const answered = exchange(sent, limit).finally(() => underWay.delete(answered))
     underWay.add(answered)
   }
 
   const exchange = async (sent: Outcome[], limit: number): Promise<void> => {
     const answer = await options.exchange(sent, limit).catch(error => recover(error, sent, limit))
-    calls--
-    if (limit === 0) settles--
-    reserved -= limit
+    if (limit > 0) {
+      state.claims--
+      permits.answered(limit)
+    } else state.settles--
     if (answer) accept(sent, limit, answer)
     schedule()
   }
@@ -226,104 +186,48 @@ export function createExchangeLoop(options: {
     failures = 0
     settled(sent, answer)
     if (wait === 'dead') return options.onDead()
-    if (limit > 0) {
-      options.meter.claimed(claimed.length)
-      const isFilled = claimed.length === limit
-      hasBacklog = wait === 'more' || (isFilled && wait !== 'full')
-      isLimited = wait === 'full' || wait === 'busy'
-      batch = isFilled ? Math.min(2 * batch, settings.claimBatchSize) : firstBatch(settings.claimBatchSize)
-      if (wait === 'busy') lookSoon()
-      else busyLooks = 0
-    }
+    if (limit > 0) noteClaim(claimed.length, limit, wait)
     if (claimed.length === 0) return
-    taken += claimed.length
-    most = Math.max(most, taken)
+    permits.take(claimed.length)
+    state.memory = { ...state.memory, most: Math.max(state.memory.most, permits.taken) }
     options.onClaimed(claimed)
   }
 
-  const lookSoon = () => {
-    lookAgain ??= setTimeout(
-      () => {
-        lookAgain = undefined
-        mustLook = true
-        schedule()
-      },
-      pauseMs(++busyLooks, LOOK_AGAIN),
-    )
+  const noteClaim = (claimed: number, limit: number, wait: Exchange['wait']) => {
+    options.meter.claimed(claimed)
+    const isFilled = claimed === limit
+    state.hasBacklog = wait === 'more' || (isFilled && wait !== 'full')
+    state.isLimited = wait === 'full' || wait === 'busy'
+    state.batch = isFilled ? Math.min(2 * state.batch, claimBatchSize) : firstBatch(claimBatchSize)
+    if (wait !== 'busy') busyLooks = 0
+    else state.lookAt = Math.min(state.lookAt, performance.now() + pauseMs(++busyLooks, LOOK_AGAIN))
   }
 
   const settled = (sent: readonly Outcome[], answer: Pick<Exchange, 'busy' | 'lost'>) => {
-    if (sent.length === mostOutcomes) mostOutcomes = Math.min(MOST_OUTCOMES, Math.ceil(1.1 * mostOutcomes))
+    bound.settled(sent.length)
     if (answer.lost.size > 0) {
       logger.warn({ jobs: [...answer.lost] }, 'the lease of these jobs was gone when their runs ended')
     }
     for (const outcome of sent) {
-      if (answer.busy.has(outcome.id)) busy.push(outcome)
+      if (answer.busy.has(outcome.id)) busy.add(outcome)
       else options.onSettled(outcome)
     }
-    settleBusySoon()
   }
 
-  /**
-   * Rows that somebody holds are settled apart, with growing pauses: whoever holds them may do so for minutes, and
-   * must not slow down the others.
-   */
-  const settleBusySoon = () => {
-    if (busy.length === 0 || busyTimer || isClosed) return
-    busyTimer = setTimeout(
-      async () => {
-        const before = busy.length
-        const sent = busy.splice(0, mostOutcomes)
-        try {
-          settled(sent, await options.exchange(sent, 0))
-        } catch (error) {
-          logger.info({ err: error }, 'could not settle jobs that somebody held; trying again')
-          settleFewer(error, sent)
-          if (isTransientError(error)) busy.push(...sent)
-          else for (const outcome of sent) await settleAlone(outcome)
-        }
-        busyTimer = undefined
-        busyRounds = busy.length < before ? 0 : busyRounds + 1
-        settleBusySoon()
-        schedule()
-      },
-      Math.min(BUSY_MAX_MS, BUSY_FIRST_MS * 2 ** Math.min(busyRounds, 10)),
-    )
-  }
-
-  /** The same again would take as long again, for ever. */
-  const settleFewer = (error: unknown, sent: readonly Outcome[]) => {
-    if (sent.length > 1 && tookTooLong(error)) mostOutcomes = Math.ceil(sent.length / 2)
-  }
-
-  const recover = async (error: unknown, sent: Outcome[], limit: number): Promise<void> => {
-    if (limit > 0) options.onUnclearClaim()
-    settleFewer(error, sent)
-    if (isTransientError(error)) {
-      logger.info({ err: error }, 'could not reach Postgres; trying again')
-      outcomes.push(...sent)
-    } else if (sent.length > 1) {
-      // One bad outcome must not hold up its neighbours.
-      for (const outcome of sent) await settleAlone(outcome)
-      return
-    } else {
-      logger.error(
-        { err: error, jobs: sent.map(outcome => outcome.id) },
-        'Postgres refused a call; trying again',
-      )
-      outcomes.push(...sent.map(outcome => replaceRefused(outcome, error)))
-    }
-    failures++
-    if (pausedUntil || isClosed) return
-    mustLook = true
-    pausedUntil = setTimeout(
-      () => {
-        pausedUntil = undefined
-        schedule()
-      },
-      pauseMs(failures, PAUSES),
-    )
-  }
+  const busy = createBusyOutcomes({
+    async settle(sent) {
+      try {
+        settled(sent, await options.exchange(sent, 0))
+      } catch (error) {
+        logger.info({ err: error }, 'could not settle jobs whose rows were locked; trying again')
+        bound.failed(error, sent.length)
+        if (isTransientError(error)) for (const outcome of sent) busy.add(outcome)
+        else for (const outcome of sent) await settleAlone(outcome)
+      }
+    },
+    most: () => bound.most,
+    onRound: schedule,
+  })
 
   const settleAlone = async (outcome: Outcome) => {
     try {
@@ -333,71 +237,87 @@ export function createExchangeLoop(options: {
     }
   }
 
+  const recover = async (error: unknown, sent: Outcome[], limit: number): Promise<void> => {
+    if (limit > 0) options.onUnclearClaim()
+    bound.failed(error, sent.length)
+    const recovery = recoveryFrom(error, sent)
+    if (recovery.how === 'one by one') {
+      for (const outcome of sent) await settleAlone(outcome)
+      return
+    }
+    if (recovery.isOutage) logger.info({ err: error }, 'could not reach Postgres; trying again')
+    else {
+      const jobs = sent.map(outcome => outcome.id)
+      logger.error({ err: error, jobs }, 'Postgres refused a call; trying again')
+    }
+    add(recovery.outcomes)
+    failures++
+    look()
+    const now = performance.now()
+    if (now >= state.pausedUntil) state.pausedUntil = now + pauseMs(failures, PAUSES)
+  }
+
   return {
     look() {
-      mustLook = true
+      look()
       schedule()
     },
     settle(outcome) {
-      outcomes.push(outcome)
-      window.ended++
       const now = performance.now()
-      if (now - window.since > FLOW_WINDOW_MS) {
-        const isFlow = window.ended >= FLOW_RUNS && now - window.since < 2 * FLOW_WINDOW_MS
-        window = { since: now, ended: 0, isFlow }
-      }
+      if (outcomes.length === 0) state.outcomesSince = now
+      outcomes.push(outcome)
+      flow.add(now)
       schedule()
     },
     freePermit() {
       // A handler that outlived its run frees a permit without an outcome: nothing else would look.
-      if (taken-- === max) mustLook = true
-      ended++
+      if (permits.free()) look()
       schedule()
     },
-    stopClaiming() {
-      isClaiming = false
+    stopClaims(reason) {
+      stops.add(reason)
       schedule()
     },
-    holdClaims(reason, isHeld) {
-      if (isHeld === holds.has(reason)) return
-      if (isHeld) holds.add(reason)
-      else if (holds.delete(reason)) mustLook = true
+    allowClaims(reason) {
+      if (!stops.delete(reason)) return
+      look()
       schedule()
     },
     async answered() {
       await Promise.allSettled(underWay)
     },
     close() {
-      isClosed = true
-      clearTimeout(busyTimer)
-      clearTimeout(pausedUntil)
-      clearTimeout(lookAgain)
-      clearTimeout(notForLong)
-      clearTimeout(settleSoon)
+      state.isClosed = true
+      busy.close()
+      timer.stop()
     },
     idle() {
       return new Promise(resolve => {
-        onSettled.push(resolve)
+        awaiting.push(resolve)
         schedule()
       })
     },
   }
 }
 
-/** What Postgres will not take as it is ends as a failure that says so. */
-function replaceRefused(outcome: Outcome, error: unknown): Outcome {
-  if (!isDataError(error)) return outcome
-  const { id, leaseToken } = outcome
-  switch (outcome.kind) {
-    case 'succeeded': {
-      if (outcome.result === null) return outcome
-      const message = `the handler succeeded, but Postgres refused its result: ${messageOf(error)}`
-      return { id, leaseToken, kind: 'failed', error: storedError('RESULT_REFUSED', message) }
-    }
-    case 'failed':
-    case 'retry':
-      return { ...outcome, error: storedError(outcome.error.code, 'the error itself could not be stored') }
-    case 'released':
-      return outcome
+/** One timer for the earliest of what is waited for. One that is set for an earlier time stays: the decision that follows sets the next. */
+function createTimer(fire: (dueAt: number) => void) {
+  let timer: NodeJS.Timeout | undefined
+  let dueAt = Infinity
+  const due = () => {
+    const wasDueAt = dueAt
+    dueAt = Infinity
+    fire(wasDueAt)
+  }
+  return {
+    wakeAt(at: number) {
+      if (at >= dueAt) return
+      clearTimeout(timer)
+      dueAt = at
+      timer = setTimeout(due, Math.max(1, Math.ceil(at - performance.now())))
+    },
+    stop() {
+      clearTimeout(timer)
+    },
   }
 }

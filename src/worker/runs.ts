@@ -138,7 +138,7 @@ export function createRuns(options: {
   const runAlone = async (run: Run) => {
     const loop = options.loop()
     hasLonely = true
-    loop.holdClaims('alone', true)
+    loop.stopClaims('alone')
     logger.info({ job: run.claimed.id }, 'a job that was rescued twice waits to run alone')
     await loop.answered() // what those claims bring runs before
     await Promise.all(lanesBeingRead)
@@ -149,7 +149,7 @@ export function createRuns(options: {
     else start(run)
     await othersReturned(0)
     hasLonely = false
-    loop.holdClaims('alone', false)
+    loop.allowClaims('alone')
   }
   /** Resolves when no more than `left` handlers are inside. */
   const othersReturned = async (left: number) => {

@@ -231,7 +231,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     )
     wakeUp.stop()
     leaseChecks.stop()
-    loop.stopClaiming()
+    loop.stopClaims('stopping')
     loop.close()
     closePath()
     runs.lose(new LongshoreError('LEASE_LOST', 'the worker lost its lease; the job runs elsewhere'))
@@ -243,7 +243,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     read: () => readIsDrained(pool, schema, workerId),
     apply: async isDrained => {
       if (isDrained) {
-        loop.holdClaims('drained', true)
+        loop.stopClaims('drained')
         restWakeUp()
         await loop.answered() // what those claims bring is run
         await path?.rest(true)
@@ -258,12 +258,12 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     logger,
   })
   const claimAgain = () => {
-    loop.holdClaims('drained', drains.isDrained)
+    if (!drains.isDrained) loop.allowClaims('drained')
     loop.look()
   }
   /** Nobody is to wake it, or Redis does. */
   const restWakeUp = () => wakeUp.rest(drains.isDrained || path?.isOpen === true)
-  loop.holdClaims('drained', isDrained)
+  if (isDrained) loop.stopClaims('drained')
   wakeUp.rest(isDrained)
 
   const lag = createLagGauge()
@@ -383,7 +383,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     wakeUp.stop()
     leaseChecks.stop()
     cancels.stop()
-    loop.stopClaiming()
+    loop.stopClaims('stopping')
     clearTimeout(directSoon)
     // At once: whoever takes no more must not be rung for others.
     const pathClosed = closePath()
