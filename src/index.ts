@@ -48,7 +48,7 @@ export {
   type ThreadHandler,
   type ThreadOptions,
 } from './job/task.ts'
-export { audit, type Violation } from './postgres/audit.ts'
+export { type AuditOptions, audit, type Violation } from './postgres/audit.ts'
 export type { CancelAnswer } from './postgres/cancel-jobs.ts'
 export type { ChangeAnswer } from './postgres/change-job.ts'
 export type { CancelGroupAnswer } from './postgres/groups.ts'
@@ -56,7 +56,6 @@ export { type MigrateOptions, type MigrationStep, migrate } from './postgres/mig
 export type { DeploymentOptions } from './postgres/once.ts'
 export type { PostgresConfig, PostgresSettings } from './postgres/postgres-config.ts'
 export { declarePropertyKeys, readPropertyKeys } from './postgres/property-keys.ts'
-export type { AuditOptions } from './postgres/questions.ts'
 export { type QueueSettings, readQueueSettings, setQueue } from './postgres/queue-settings.ts'
 export type { TableSize } from './postgres/read-health.ts'
 export {

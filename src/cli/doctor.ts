@@ -1,15 +1,22 @@
 /** `longshore doctor`: audit a live system, and repair it. */
 import type { Command } from 'commander'
+import type { Duration } from '../job/duration.ts'
 import { type DoctorFinding, type DoctorReport, doctor } from '../relay/doctor.ts'
-import { addDatabaseOptions, addRedisOption, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import {
+  addDatabaseOptions,
+  addRedisOption,
+  type DatabaseOptions,
+  requireDatabaseUrl,
+  toDuration,
+} from './options.ts'
 import { print, printJson, tellInPlace } from './output.ts'
 
 type Options = DatabaseOptions & {
   redisUrl?: string
   repair?: boolean
-  grace?: number
+  grace?: Duration
   pageSize?: number
-  pause?: number
+  pause?: Duration
   json?: boolean
   quiet?: boolean
 }
@@ -22,12 +29,12 @@ export function addDoctorCommand(program: Command): void {
     .description('look whether every promise of longshore holds on a live system; stops nobody')
     .option('--repair', 'repair what is safe to repair, and say what was done; without it nothing is changed')
     .option(
-      '--grace <ms>',
-      'how late rescue, relay, due jobs and the end of groups may be (default 10000)',
-      Number,
+      '--grace <duration>',
+      'how late rescue, relay, due jobs and the end of groups may be (default 10s)',
+      toDuration,
     )
     .option('--page-size <rows>', 'rows looked at in one statement (default 2000)', Number)
-    .option('--pause <ms>', 'rest after each page, for less load (default 10)', Number)
+    .option('--pause <duration>', 'rest after each page, for less load (default 10ms)', toDuration)
     .option('--json', 'print one JSON object')
     .option('--quiet', 'no progress on stderr (there is none anyway unless that is a terminal)')
     .addHelpText(
@@ -51,9 +58,9 @@ Examples:
       schema: options.schema,
       ...(options.redisUrl ? { redis: options.redisUrl } : {}),
       ...(options.repair ? { repair: true } : {}),
-      ...(options.grace === undefined ? {} : { graceMs: options.grace }),
+      ...(options.grace === undefined ? {} : { grace: options.grace }),
       ...(options.pageSize === undefined ? {} : { pageSize: options.pageSize }),
-      ...(options.pause === undefined ? {} : { pauseMs: options.pause }),
+      ...(options.pause === undefined ? {} : { pause: options.pause }),
       ...(isShown ? { onProgress: showProgress } : {}),
     })
     if (isShown) tellInPlace('')

@@ -1,5 +1,6 @@
 /** Owns the options that most commands share. */
 import type { Command } from 'commander'
+import type { Duration } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { type JobId, toJobId } from '../job/job-id.ts'
 import { quoted, shown } from '../job/shown.ts'
@@ -42,6 +43,9 @@ export const jobNotFound = (id: string, schema: string): LongshoreError =>
     'JOB_NOT_FOUND',
     `there is no job ${id} in schema "${schema}": its transaction may not have been committed, its history has been dropped, or it is of another service`,
   )
+
+/** Milliseconds, or a number with a unit; whether it may be so long is checked where it is used. */
+export const toDuration = (text: string): Duration => (/^\d+$/.test(text) ? Number(text) : (text as Duration))
 
 export function toLimit(text: string): number {
   const limit = Number(text)

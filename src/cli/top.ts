@@ -1,7 +1,7 @@
 /** `longshore top`: the whole deployment at a glance, again and again, or once for scripts. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Command } from 'commander'
-import { type Duration, toTimerMs } from '../job/duration.ts'
+import { toTimerMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
@@ -9,7 +9,7 @@ import { withPool } from '../postgres/once.ts'
 import { type Overview, readOverview } from '../postgres/read-overview.ts'
 import { checkSchemaName } from '../postgres/schema-name.ts'
 import { openScreen } from './live-screen.ts'
-import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl, toDuration } from './options.ts'
 import { printJson, printPainted } from './output.ts'
 import { createRateMeter, type Rates } from './rates.ts'
 import { frameLines } from './top-frame.ts'
@@ -54,7 +54,7 @@ counts for each. Colours are left out when NO_COLOR is set.`,
 }
 
 function toInterval(text: string): number {
-  const ms = toTimerMs((/^\d+$/.test(text) ? Number(text) : text) as Duration, '--interval')
+  const ms = toTimerMs(toDuration(text), '--interval')
   if (ms >= LEAST_INTERVAL_MS) return ms
   throw new LongshoreError(
     'CONFIG_INVALID',

@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { type Duration, shownDuration } from '../job/duration.ts'
 import { readWatchdog, setWatchdog } from '../postgres/watchdog-settings.ts'
-import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
+import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl, toDuration } from './options.ts'
 import { print, printJson } from './output.ts'
 
 type Options = DatabaseOptions & { after?: Duration; cancel?: boolean; json?: boolean }
@@ -13,7 +13,7 @@ export function addWatchdogCommand(program: Command): void {
     .description(
       'show or set when a group that does not move although it could is reported, and whether it is cancelled then',
     )
-    .option('--after <duration>', 'how long it may stand still, such as 10m')
+    .option('--after <duration>', 'how long it may stand still, such as 10m', toDuration)
     .option('--cancel', 'cancel it')
     .option('--no-cancel', 'only report it')
     .option('--json', 'print the settings as JSON')

@@ -2,10 +2,11 @@
  * The verb *audit*: asks Postgres whether what longshore promises holds right now, see `questions.ts`. Reads jobs and history
  * once for each question, so it is for tests and small systems; `doctor` asks the same of large ones, page by page.
  */
+import { type Duration, toTimerMs } from '../job/duration.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { explainDenied } from './denied.ts'
-import { type AuditOptions, QUESTIONS, type Question } from './questions.ts'
+import { QUESTIONS, type Question, type QuestionOptions } from './questions.ts'
 import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from './schema-name.ts'
 
 export interface Violation {
@@ -29,6 +30,15 @@ export interface Page {
   last: string
 }
 
+export interface AuditOptions {
+  /** Every job that was enqueued, and no other: then none may be missing, and none may be there that is not named. */
+  enqueued?: readonly string[]
+  /** Nothing is left to do: then every job must have ended. Default false. */
+  isDrained?: boolean
+  /** How late rescue, relay, due jobs and the end of groups may be. Default `'10s'`. */
+  grace?: Duration
+}
+
 const MOST_VIOLATIONS = 100
 
 /** What does not hold, at most 100 findings for each question; empty when everything is in order. */
@@ -38,10 +48,12 @@ export async function audit(
   options: AuditOptions = {},
 ): Promise<Violation[]> {
   checkSchemaName(schema)
+  const { enqueued, isDrained, grace = '10s' } = options
+  const asked = { enqueued, isDrained, graceMs: toTimerMs(grace, 'grace') }
   const found: Violation[] = []
   for (const question of QUESTIONS) {
     if (question.only === 'live') continue
-    for (const { subject, ...violation } of await ask(db, schema, question, options, MOST_VIOLATIONS))
+    for (const { subject, ...violation } of await ask(db, schema, question, asked, MOST_VIOLATIONS))
       found.push(violation)
   }
   return found
@@ -52,7 +64,7 @@ export async function ask(
   db: Queryable,
   schema: string,
   question: Question,
-  options: AuditOptions,
+  options: QuestionOptions,
   most: number,
   page?: Page,
 ): Promise<Finding[]> {

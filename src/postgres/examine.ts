@@ -8,10 +8,10 @@ import type { Queryable } from '../job/queryable.ts'
 import { ask, type Finding, type Page } from './audit.ts'
 import type { Pool } from './connect.ts'
 import { explainDenied } from './denied.ts'
-import { type AuditOptions, type PagedTable, QUESTIONS, type Question } from './questions.ts'
+import { type PagedTable, QUESTIONS, type Question, type QuestionOptions } from './questions.ts'
 import { inSchema } from './schema-name.ts'
 
-export interface ExamineOptions extends Pick<AuditOptions, 'graceMs'> {
+export interface ExamineOptions extends Pick<QuestionOptions, 'graceMs'> {
   pageSize: number
   pauseMs: number
   /** How often something must be seen before it is told. */

@@ -20,13 +20,12 @@ export type RepairKind =
   | 'waiting'
   | 'workflow'
 
-export interface AuditOptions {
-  /** Every job that was enqueued, and no other: then none may be missing, and none may be there that is not named. */
-  enqueued?: readonly string[]
-  /** Nothing is left to do: then every job must have ended. Default false. */
-  isDrained?: boolean
-  /** How long after its worker's lease ran out a job may wait for its rescue. Default 10 seconds. */
-  graceMs?: number
+/** What questions go by. */
+export interface QuestionOptions {
+  /** Every job that was enqueued, and no other. */
+  enqueued?: readonly string[] | undefined
+  isDrained?: boolean | undefined
+  graceMs: number
 }
 
 type Row = Record<string, unknown>
@@ -42,7 +41,7 @@ export interface Question {
   /** Which of the rows are findings, where SQL cannot tell. Default: all. */
   keep?: (rows: Row[]) => Row[]
   /** Which of the options are its parameters. */
-  values?: (options: AuditOptions) => unknown[]
+  values?: (options: QuestionOptions) => unknown[]
   repair?: RepairKind
   /** What a person can do about it, where no repair is safe. */
   advice?: string
@@ -77,7 +76,7 @@ export const QUESTIONS: readonly Question[] = [
     over: 'jobs',
     only: 'live',
     repair: 'due',
-    values: options => [options.graceMs ?? 10_000],
+    values: options => [options.graceMs],
     sql: `
       select 'it was due at ' || ${asText('to_timestamp((j.score & 4398046511103) / 1000.0)')} || ', and is still scheduled' as problem,
         j.id as job_id, 'all' as subject
@@ -350,7 +349,7 @@ export const QUESTIONS: readonly Question[] = [
     over: 'groups',
     only: 'live',
     repair: 'group',
-    values: options => [options.graceMs ?? 10_000],
+    values: options => [options.graceMs],
     sql: `
       select format('group %s has no unfinished job, and nobody has closed it', g.id) as problem, null::uuid as job_id,
         g.id::text as subject
@@ -459,7 +458,7 @@ export const QUESTIONS: readonly Question[] = [
     only: 'live',
     advice:
       'nobody reads the outbox: start `longshore relay --redis-url …`, or look at the log of the one that runs',
-    values: options => [options.graceMs ?? 10_000],
+    values: options => [options.graceMs],
     sql: `
       select format('the oldest row of the outbox, %s, is from %s', o.id, o.created_at) as problem, null::uuid as job_id,
         o.id::text as subject
@@ -482,7 +481,7 @@ export const QUESTIONS: readonly Question[] = [
     invariant: 13,
     over: 'jobs',
     advice: 'nobody rescues: start a worker or `longshore relay`, or look at the log of the one that leads',
-    values: options => [options.graceMs ?? 10_000],
+    values: options => [options.graceMs],
     sql: `
       select format('it runs under worker %s, whose lease ran out at %s', w.id, least(w.expires_at, w.dead_at)) as problem,
         j.id as job_id

@@ -27,14 +27,17 @@ export async function readTables(db: Queryable, schema: string): Promise<TableSi
   }))
 }
 
-/** A sentence for each thing that somebody should look at. */
-export async function readConcerns(
-  db: Queryable,
-  schema: string,
-  options: { graceMs: number; mostDeadRows: number; mostOpenMs: number; tables: readonly TableSize[] },
-): Promise<string[]> {
+export interface ConcernBounds {
+  graceMs: number
+  maxDeadRows: number
+  maxTransactionAgeMs: number
+  tables: readonly TableSize[]
+}
+
+/** A sentence for each thing that a person should look at. */
+export async function readConcerns(db: Queryable, schema: string, options: ConcernBounds): Promise<string[]> {
   const dead = options.tables
-    .filter(({ deadRows, liveRows }) => deadRows > options.mostDeadRows && deadRows > 2 * liveRows)
+    .filter(({ deadRows, liveRows }) => deadRows > options.maxDeadRows && deadRows > 2 * liveRows)
     .map(
       ({ name, deadRows, liveRows, bytes }) =>
         `table ${name} has ${deadRows} dead rows for ${liveRows} live ones (${Math.ceil(bytes / 2 ** 20)} MB): ` +
@@ -72,7 +75,7 @@ export async function readConcerns(
        where p.oid = 'longshore.oldest_transaction'::regproc and not o.rolcanlogin
          and not (pg_has_role(o.oid, 'pg_read_all_stats', 'usage') and pg_has_role(o.oid, 'pg_signal_backend', 'usage'))`,
     ),
-    [options.graceMs, options.mostOpenMs],
+    [options.graceMs, options.maxTransactionAgeMs],
   )
   return [...dead, ...rows.map(row => String(row['concern']))]
 }

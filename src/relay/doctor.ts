@@ -2,14 +2,15 @@
  * The verb *doctor*: audits every invariant on a live system, over both stores, without stopping anybody; and repairs, where
  * that is asked for, what is safe to repair.
  */
-import { LongshoreError } from '../job/errors.ts'
+import { checkWhole } from '../job/check-options.ts'
+import { type Duration, toTimerMs } from '../job/duration.ts'
 import type { Violation } from '../postgres/audit.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { type ExamineOptions, examine } from '../postgres/examine.ts'
 import { createLockWatch } from '../postgres/held-locks.ts'
 import { type DeploymentOptions, withPool } from '../postgres/once.ts'
 import type { RepairKind } from '../postgres/questions.ts'
-import { readConcerns, readTables, type TableSize } from '../postgres/read-health.ts'
+import { type ConcernBounds, readConcerns, readTables, type TableSize } from '../postgres/read-health.ts'
 import { type Repaired, repair } from '../postgres/repair.ts'
 import { inSchema } from '../postgres/schema-name.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
@@ -20,18 +21,18 @@ export interface DoctorOptions extends DeploymentOptions {
   redis?: RedisConfig
   /** Repair what is safe to repair. Default false: nothing is changed. */
   repair?: boolean
-  /** How late rescue, relay, due jobs and the end of groups may be, in milliseconds. Default 10 seconds. */
-  graceMs?: number
+  /** How late rescue, relay, due jobs and the end of groups may be. Default `'10s'`. */
+  grace?: Duration
   /** Rows that are looked at in one statement. Default 2000. */
   pageSize?: number
-  /** Milliseconds of rest after each page. Default 10. */
-  pauseMs?: number
+  /** Rest after each page. Default `'10ms'`. */
+  pause?: Duration
   /** How often something must be seen, a quarter of a second apart, before it is told. Default 3. */
   looks?: number
   /** So many dead rows of a table are worth a warning if they are more than twice the live ones. Default a million. */
-  mostDeadRows?: number
-  /** A transaction that has been open for so many milliseconds is worth a warning. Default ten minutes. */
-  mostOpenMs?: number
+  maxDeadRows?: number
+  /** A transaction that has been open for longer is worth a warning. Default `'10m'`. */
+  maxTransactionAge?: Duration
   /** Told as it goes on: what is being looked at, and how many rows of it have been. */
   onProgress?: (progress: { what: string; rows: number }) => void
 }
@@ -59,14 +60,13 @@ export interface DoctorReport {
   tables: TableSize[]
 }
 
-const DEFAULTS = {
-  graceMs: 10_000,
-  pageSize: 2000,
-  pauseMs: 10,
-  looks: 3,
-  mostDeadRows: 1_000_000,
-  mostOpenMs: 600_000,
-}
+type Settings = {
+  redis: RedisConfig | undefined
+  onProgress: DoctorOptions['onProgress'] | undefined
+} & Pick<ExamineOptions, 'graceMs' | 'pageSize' | 'pauseMs' | 'looks'> &
+  Pick<ConcernBounds, 'maxDeadRows' | 'maxTransactionAgeMs'>
+
+const MOST = 2 ** 31 - 1
 const MOST_TOLD = 1000
 /** What one repair frees may show the next damage. */
 const MOST_ROUNDS = 4
@@ -79,18 +79,10 @@ const UNHEARD = {
 
 /** Look at everything; see `DoctorReport`. */
 export async function doctor(options: DoctorOptions): Promise<DoctorReport> {
-  const settings = { ...DEFAULTS, ...withoutUndefined(options) }
-  for (const name of Object.keys(DEFAULTS) as (keyof typeof DEFAULTS)[]) {
-    const least = name === 'pageSize' || name === 'looks' ? 1 : 0
-    if (!Number.isInteger(settings[name]) || settings[name] < least || settings[name] > 2 ** 31 - 1)
-      throw new LongshoreError(
-        'CONFIG_INVALID',
-        `${name} must be a whole number from ${least} on; got ${settings[name]}`,
-      )
-  }
-  return withPool(settings, async (pool, schema) => {
+  const settings = readSettings(options)
+  return withPool(options, async (pool, schema) => {
     const repaired: DoctorFinding[] = []
-    let round = await lookOnce(pool, schema, settings, settings.repair === true)
+    let round = await lookOnce(pool, schema, settings, options.repair === true)
     const first = round
     for (let n = 1; round.repaired.length > 0; n++) {
       repaired.push(...round.repaired)
@@ -112,7 +104,20 @@ export async function doctor(options: DoctorOptions): Promise<DoctorReport> {
   })
 }
 
-type Settings = typeof DEFAULTS & DoctorOptions
+function readSettings(options: DoctorOptions): Settings {
+  const { grace = '10s', pageSize = 2000, pause = '10ms', looks = 3 } = options
+  const { maxDeadRows = 1_000_000, maxTransactionAge = '10m' } = options
+  return {
+    redis: options.redis,
+    onProgress: options.onProgress,
+    graceMs: toTimerMs(grace, 'grace'),
+    pageSize: checkWhole('CONFIG_INVALID', 'pageSize', pageSize, 1, MOST),
+    pauseMs: toTimerMs(pause, 'pause'),
+    looks: checkWhole('CONFIG_INVALID', 'looks', looks, 1, MOST),
+    maxDeadRows: checkWhole('CONFIG_INVALID', 'maxDeadRows', maxDeadRows, 0, MOST),
+    maxTransactionAgeMs: toTimerMs(maxTransactionAge, 'maxTransactionAge'),
+  }
+}
 
 interface Round {
   left: DoctorFinding[]
@@ -175,8 +180,4 @@ async function lookOnce(pool: Pool, schema: string, settings: Settings, isToRepa
       )
   }
   return round
-}
-
-function withoutUndefined<T extends object>(options: T): T {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T
 }

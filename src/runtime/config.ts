@@ -17,18 +17,12 @@ import {
   type SettingsOf,
 } from './settings.ts'
 
+/** What a worker's loop goes by. */
 export interface WorkerSettings {
-  /** Jobs that run at once in one worker. Default 1000. */
   maxConcurrentTasks: number
-  /** Jobs in one claim; under a backlog it grows within the free permits. Default 50. */
   claimBatchSize: number
-  /** How often an idle worker looks by itself; a wake-up ends the wait. Default 100. */
   pollIntervalMs: number
-  /** Threads for tasks with `isolate: 'thread'`; each runs one job at a time. Default: as many as there are processors. */
-  maxThreads?: number | undefined
-  /** Claims are halved while more than this share of the memory is used: of the heap, or of the control group or machine. Default 0.8. */
   memoryThreshold: number
-  /** Claims shrink to 70 % while the p99 of handlers' durations is above this; without it they do not. */
   latencyThresholdMs?: number | undefined
 }
 

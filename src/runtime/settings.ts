@@ -136,7 +136,7 @@ const worker = {
     env: 'CLAIM_BATCH_SIZE',
     about: 'jobs in one claim; under a backlog of short jobs it grows within the free permits',
   }),
-  pollIntervalMs: setting(whole(1, 3_600_000), 100, {
+  pollInterval: setting(duration('1ms', '1h'), 100, {
     env: 'POLL_INTERVAL_MS',
     about: 'how often an idle worker looks by itself; a wake-up ends the wait',
   }),
@@ -155,8 +155,8 @@ const worker = {
     about:
       'claims are halved while more than this share of the heap, or of the control group or machine, is used',
   }),
-  latencyThresholdMs: optional(whole(1, 86_400_000), {
-    env: 'LATENCY_THRESHOLD_MS',
+  latencyThreshold: optional(duration('1ms', '1d'), {
+    env: 'LATENCY_THRESHOLD',
     about: "claims shrink to 70 % while the p99 of handlers' durations is above this",
     unset: 'they do not shrink',
   }),

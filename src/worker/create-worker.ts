@@ -38,7 +38,7 @@ import { beginLife } from './worker-life.ts'
 import { beginLives, type Lives } from './worker-restart.ts'
 
 /** What is not given comes from the environment, as the table of settings in the guide says. */
-export interface WorkerOptions extends Partial<WorkerSettings> {
+export interface WorkerOptions {
   /** Where Postgres is: a connection string or `pg` settings. Default: `DATABASE_URL`. */
   postgres?: PostgresConfig
   /** Where to listen for notifications, if `postgres` leads to a pooler in transaction mode. Default: `DATABASE_LISTEN_URL`, else `postgres`. */
@@ -60,6 +60,18 @@ export interface WorkerOptions extends Partial<WorkerSettings> {
   properties?: Readonly<Record<string, string>>
   /** Shown in logs and tables. Default: host name and process id. */
   name?: string
+  /** Jobs that run at once in one worker. Default 1000. */
+  maxConcurrentTasks?: number
+  /** Jobs in one claim; under a backlog it grows within the free permits. Default 50. */
+  claimBatchSize?: number
+  /** How often an idle worker looks by itself; a wake-up ends the wait. From 1 ms to 1 h, default `'100ms'`. */
+  pollInterval?: Duration
+  /** Threads for tasks with `isolate: 'thread'`; each runs one job at a time. Default: as many as there are processors. */
+  maxThreads?: number
+  /** Claims are halved while more than this share of the memory is used: of the heap, or of the control group or machine. Default 0.8. */
+  memoryThreshold?: number
+  /** Claims shrink to 70 % while the p99 of handlers' durations is above this; without it they do not. From 1 ms to 1 d. */
+  latencyThreshold?: Duration
   /** How long a handler may take to return after its signal fired. Default `'5s'`. */
   abortGrace?: Duration
   /**
@@ -139,11 +151,11 @@ const KNOWN = Object.keys({
   name: true,
   maxConcurrentTasks: true,
   claimBatchSize: true,
-  pollIntervalMs: true,
+  pollInterval: true,
   maxThreads: true,
   threadMemoryMb: true,
   memoryThreshold: true,
-  latencyThresholdMs: true,
+  latencyThreshold: true,
   abortGrace: true,
   lease: true,
   stall: true,
@@ -174,6 +186,13 @@ export function createWorker(options: WorkerOptions): Worker {
   // One that runs and one that follows for each thread: more would only be kept from other workers.
   if (options.handlers.every(handler => handler.module))
     settings.maxConcurrentTasks = Math.min(settings.maxConcurrentTasks, 2 * maxThreads)
+  const loop: WorkerSettings = {
+    maxConcurrentTasks: settings.maxConcurrentTasks,
+    claimBatchSize: settings.claimBatchSize,
+    pollIntervalMs: settings.pollInterval,
+    memoryThreshold: settings.memoryThreshold,
+    latencyThresholdMs: settings.latencyThreshold,
+  }
   const logCounts = noLogCounts()
   const tasks = options.handlers.map(handler => handler.task)
   const facts: WorkerFacts = {
@@ -241,7 +260,7 @@ export function createWorker(options: WorkerOptions): Worker {
                 redis: redis ? { config: redis, deployment } : undefined,
                 schema,
                 facts,
-                settings,
+                settings: loop,
                 handlers,
                 threads: pooled,
                 abortGraceMs,
@@ -337,7 +356,7 @@ export function createWorker(options: WorkerOptions): Worker {
         createWorkerMetrics(settings.metricsPrefix, {
           meter,
           tasks: facts.tasks,
-          limits: settings,
+          limits: loop,
           maxTasks: settings.maxConcurrentTasks,
           maxThreads,
           memory,

@@ -71,7 +71,7 @@ describe('while Redis is away', () => {
   const WORKERS = 20
   const JOBS = 5
   /** By themselves they look again only long after the test: whoever looks was woken. */
-  const pollIntervalMs = 3_600_000
+  const pollInterval = 3_600_000
   const noteLooks = {
     name: 'settle_and_claim',
     remove: '\nbegin\n',
@@ -91,7 +91,7 @@ describe('while Redis is away', () => {
           deployment.worker({
             handlers: [task.handle(() => done.add())],
             maxConcurrentTasks: 1,
-            pollIntervalMs,
+            pollInterval,
           }),
         ),
       )

@@ -288,7 +288,7 @@ describe('the audit', () => {
       13,
       'whose lease ran out',
       "update longshore.workers set expires_at = now() - interval '1 second'",
-      { graceMs: 500 },
+      { grace: 500 },
     ],
     [14, '4 attempts of 3', `update longshore.jobs set attempts = 4 where ${job('ready')}`],
     [14, '4 attempts of 3', `update longshore.finished_jobs set attempts = 4 where ${job('succeeded')}`],

@@ -95,7 +95,7 @@ describe('the tables', () => {
     for (let n = 0; n < 2; n++) await load()
     expect(await load()).toBeGreaterThan(1.5 * once)
     await eventually('doctor has heard of it', async () => {
-      const { warnings } = await doctor({ postgres: database.urlOf('reader'), mostDeadRows: 1000 })
+      const { warnings } = await doctor({ postgres: database.urlOf('reader'), maxDeadRows: 1000 })
       return warnings.some(warning => /table jobs has \d+ dead rows/.test(warning))
     })
     await open.query('rollback')

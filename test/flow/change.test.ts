@@ -31,7 +31,7 @@ describe('change', () => {
     ]
     expect(await producer.change(off, { delay: '1h' })).toBe('changed')
     expect(await producer.get(off)).toMatchObject({ state: 'scheduled', priority: 0 })
-    await deployment.worker({ handlers: [task.handle(() => done.add())], pollIntervalMs: 3_600_000 })
+    await deployment.worker({ handlers: [task.handle(() => done.add())], pollInterval: 3_600_000 })
     expect(await producer.change(forward, { delay: 20 })).toBe('changed')
     expect(await producer.waitFor(forward)).toMatchObject({ state: 'succeeded', priority: 3 })
     expect(await producer.change(off, { runAt: new Date(0) })).toBe('changed')

@@ -250,7 +250,7 @@ describe('a worker', () => {
     const mayEnd = [gate(), gate()]
     await deployment.worker({
       maxConcurrentTasks: 20,
-      pollIntervalMs: 3_600_000,
+      pollInterval: 3_600_000,
       handlers: [
         one.handle(async job => {
           inside.add()
@@ -316,8 +316,8 @@ describe('a worker', () => {
     [{ handlers: [] }, 'at least one handler'],
     [{ handlers: [one.handle(() => 1), one.handle(() => 2)] }, 'two handlers for task one'],
     [
-      { handlers: [one.handle(() => 1)], maxConcurrentTasks: 0, pollIntervalMs: -1 },
-      /maxConcurrentTasks.*pollIntervalMs/s,
+      { handlers: [one.handle(() => 1)], maxConcurrentTasks: 0, pollInterval: -1 },
+      /maxConcurrentTasks.*pollInterval/s,
     ],
     [{ handlers: [one.handle(() => 1)], schema: 'Robert"; drop' }, 'is not a valid name'],
     [{ handlers: [one.handle(() => 1)], postgres: 'mysql://x' }, 'must start with postgres://'],

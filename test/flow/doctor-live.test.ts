@@ -43,7 +43,7 @@ it('[X6] reports nothing, repairs nothing and stops nobody', async () => {
       ...(redis ? { redis } : {}),
       repair: true,
       pageSize: 100,
-      pauseMs: 1,
+      pause: 1,
     })
     expect(report.violations).toEqual([])
     expect(report.repaired).toEqual([])

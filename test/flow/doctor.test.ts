@@ -110,7 +110,7 @@ describe('doctor', () => {
     expect(report).toMatchObject({ isHealthy: true, violations: [], repaired: [], repairedCount: 0 })
     expect(report.looked).toMatchObject({ jobs: 12, finished_jobs: 2, groups: 1, workflows: 1 })
     expect(report.tables.map(table => table.name)).toContain('jobs')
-    expect(await see({ pageSize: 1, pauseMs: 0 })).toMatchObject({ isHealthy: true, looked: report.looked })
+    expect(await see({ pageSize: 1, pause: 0 })).toMatchObject({ isHealthy: true, looked: report.looked })
     expect(await runToTheEnd()).toHaveLength(10)
   })
 
@@ -438,6 +438,7 @@ describe('doctor', () => {
     const pool = openPool(database.url, 1, () => undefined)
     const options: ExamineOptions = {
       pageSize: 100,
+      graceMs: 10_000,
       pauseMs: 0,
       looks: 2,
       onPage: () => undefined,
@@ -572,7 +573,7 @@ describe('doctor', () => {
     let warnings = ''
     await eventually('the statistics are there', async () => {
       await database.rows('select pg_stat_force_next_flush()').catch(() => undefined)
-      const report = await see({ mostDeadRows: 100 })
+      const report = await see({ maxDeadRows: 100 })
       expect(report.isHealthy).toBe(true)
       warnings = report.warnings.join('\n')
       return warnings.includes('table awaited has 200 dead rows')
@@ -581,9 +582,11 @@ describe('doctor', () => {
     expect(warnings).toContain('pass --redis-url')
   })
 
-  it('refuses options that are no numbers', async () => {
-    await expect(see({ pageSize: 0 })).rejects.toThrow('pageSize must be a whole number from 1 on; got 0')
-    await expect(see({ graceMs: Number.NaN })).rejects.toMatchObject({ code: 'CONFIG_INVALID' })
+  it('refuses options that are out of bounds or no durations', async () => {
+    await expect(see({ pageSize: 0 })).rejects.toThrow(
+      'pageSize must be a whole number from 1 to 2147483647; got 0',
+    )
+    await expect(see({ grace: Number.NaN })).rejects.toMatchObject({ code: 'CONFIG_INVALID' })
   })
 })
 

@@ -669,7 +669,7 @@ describe('workers under a limit', () => {
       done.add()
     })
     // Without bells they would look once an hour.
-    const options = { handlers: [handler], pollIntervalMs: 3_600_000 }
+    const options = { handlers: [handler], pollInterval: 3_600_000 }
     await Promise.all([deployment.worker(options), deployment.worker(options), deployment.worker(options)])
     await producer.enqueueMany(task, numbers(300))
     await done.reached(300)
@@ -693,7 +693,7 @@ describe('workers under a limit', () => {
       inside.set(job.payload, (inside.get(job.payload) ?? 0) - 1)
       done.add()
     })
-    const options = { handlers: [handler], pollIntervalMs: 3_600_000 }
+    const options = { handlers: [handler], pollInterval: 3_600_000 }
     await Promise.all([deployment.worker(options), deployment.worker(options)])
     await Promise.all(
       numbers(4).map(n =>
@@ -720,7 +720,7 @@ describe('workers under a limit', () => {
           done.add()
         }),
       ],
-      pollIntervalMs: 3_600_000,
+      pollInterval: 3_600_000,
     })
     const tx = await database.connect()
     await tx.query('begin')

@@ -74,6 +74,7 @@ const WAYS: Record<string, () => Promise<unknown>> = {
   'the doctor, page by page': () =>
     examine(onClient(client), 'longshore', {
       pageSize: PAGE,
+      graceMs: 10_000,
       pauseMs: 0,
       looks: 1,
       onPage: () => undefined,

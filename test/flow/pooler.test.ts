@@ -127,7 +127,7 @@ it('[X7] [W5] with a way past the pooler bells, cancels and results are heard at
     ...ways,
     redis: '',
     // Neither a poll nor a beat finds anything within the time of this test.
-    pollIntervalMs: 3_600_000,
+    pollInterval: 3_600_000,
     lease: '1h',
     handlers: [
       long.handle(

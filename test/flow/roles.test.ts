@@ -316,9 +316,9 @@ describe('each role is refused what is not its own', () => {
   it('[X6] lets the doctor of a reader tell of a transaction that another user has open', async () => {
     const reader = `${roles.prefix}_user_reader`
     const see = async () =>
-      (await doctor({ postgres: asUser(database.url, reader), looks: 1, mostOpenMs: 1 })).warnings.filter(
-        warning => warning.includes('a transaction open since'),
-      )
+      (
+        await doctor({ postgres: asUser(database.url, reader), looks: 1, maxTransactionAge: 1 })
+      ).warnings.filter(warning => warning.includes('a transaction open since'))
     // An administrator's part.
     await roles.admin(`grant pg_read_all_stats to "${roles.prefix}_owner"`)
     const holder = await database.connect()

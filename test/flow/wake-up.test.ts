@@ -21,7 +21,7 @@ describe('an idle worker', () => {
     const producer = deployment.producer()
     const done = counter()
     await deployment.worker({
-      pollIntervalMs: NEVER,
+      pollInterval: NEVER,
       handlers: [
         task.handle(job => {
           done.add()
@@ -61,7 +61,7 @@ describe('an idle worker', () => {
     const started = counter()
     const gates = [gate(), gate(), gate()]
     await deployment.worker({
-      pollIntervalMs: NEVER,
+      pollInterval: NEVER,
       maxConcurrentTasks: 1,
       handlers: [
         task.handle(async job => {
@@ -84,7 +84,7 @@ describe('an idle worker', () => {
     const inside = counter()
     const done = counter()
     const busy = await deployment.worker({
-      pollIntervalMs: NEVER,
+      pollInterval: NEVER,
       maxConcurrentTasks: 1,
       handlers: [
         task.handle(async () => {
@@ -100,7 +100,7 @@ describe('an idle worker', () => {
     await eventually('the busy worker does not listen', async () => !(await isListening()))
     const others = await Promise.all(
       [1, 2, 3, 4].map(() =>
-        deployment.worker({ pollIntervalMs: NEVER, handlers: [task.handle(() => done.add())] }),
+        deployment.worker({ pollInterval: NEVER, handlers: [task.handle(() => done.add())] }),
       ),
     )
     expect(others).toHaveLength(4)
@@ -129,7 +129,7 @@ describe('an idle worker', () => {
   it('[S10] is woken again after its connections were cut, and finds what came meanwhile', async () => {
     const producer = deployment.producer()
     const done = counter()
-    await deployment.worker({ pollIntervalMs: NEVER, handlers: [task.handle(() => done.add())] })
+    await deployment.worker({ pollInterval: NEVER, handlers: [task.handle(() => done.add())] })
     await eventually('it listens', isListening)
     for (let n = 1; n <= 3; n++) {
       await database.rows(

@@ -27,7 +27,7 @@ describe('the settings of a command', () => {
       logLevel: 'warn',
       maxConcurrentTasks: 1000,
       claimBatchSize: 50,
-      pollIntervalMs: 100,
+      pollInterval: 100,
       memoryThreshold: 0.8,
       lease: 15_000,
       stopDeadline: 30_000,
@@ -37,7 +37,7 @@ describe('the settings of a command', () => {
   it('[D1] come from flags before the environment before the file before the defaults', () => {
     const content = {
       schema: 'file',
-      worker: { maxConcurrentTasks: 1, claimBatchSize: 2, pollIntervalMs: 3 },
+      worker: { maxConcurrentTasks: 1, claimBatchSize: 2, pollInterval: 3 },
     }
     const env = { MAX_CONCURRENT_TASKS: '4', CLAIM_BATCH_SIZE: '5' }
     const { values, sources, problems } = worker({ flags: { maxConcurrentTasks: '6' }, env, content })
@@ -46,13 +46,13 @@ describe('the settings of a command', () => {
       schema: 'file',
       maxConcurrentTasks: 6,
       claimBatchSize: 5,
-      pollIntervalMs: 3,
+      pollInterval: 3,
     })
     expect(sources).toMatchObject({
       schema: 'config file file.json, key schema',
       maxConcurrentTasks: 'flag --max-concurrent-tasks',
       claimBatchSize: 'environment CLAIM_BATCH_SIZE',
-      pollIntervalMs: 'config file file.json, key worker.pollIntervalMs',
+      pollInterval: 'config file file.json, key worker.pollInterval',
       lease: 'default',
     })
   })
@@ -74,7 +74,7 @@ describe('the settings of a command', () => {
       'config file file.json, key worker.stall must be a duration from 100ms to 1d, in milliseconds or with a unit (500ms, 30s, 5m, 2h, 1d); got null',
       'environment LONGSHORE_LOG_LEVEL must be one of silent, fatal, error, warn, info, debug, trace; got loud',
       'environment MAX_CONCURRENT_TASKS must be a whole number from 1 to 100000; got many',
-      'environment POLL_INTERVAL_MS must be a whole number from 1 to 3600000; got 1.5',
+      'environment POLL_INTERVAL_MS must be a duration from 1ms to 1h, in milliseconds or with a unit (500ms, 30s, 5m, 2h, 1d); got 1.5',
       'flag --lease must be a duration from 100ms to 1h, in milliseconds or with a unit (500ms, 30s, 5m, 2h, 1d); got 99',
       'flag --properties takes pairs like gpu=a100,mem=high, each key once, with , = % in values as %2C %3D %25; got gpu',
       'flag --tags: tag must be a text of 1 to 100 characters without control characters; got ""',
