@@ -263,14 +263,14 @@ create unlogged table past_workers (
 
 create table queues (
   name text not null,
-  mode text,
-  strategy text,
-  width integer,
-  constraint queues_mode_check CHECK ((mode = ANY (ARRAY['fanout'::text, 'balanced'::text]))),
+  schedule_mode text,
+  balance_strategy text,
+  fanout_width integer,
+  constraint queues_balance_strategy_check CHECK ((balance_strategy = ANY (ARRAY['least-queue'::text, 'round-robin'::text, 'random'::text]))),
+  constraint queues_fanout_width_check CHECK (((fanout_width >= 0) AND (fanout_width <= 1000))),
   constraint queues_name_check CHECK (((length(name) >= 1) AND (length(name) <= 100))),
   constraint queues_pkey PRIMARY KEY (name),
-  constraint queues_strategy_check CHECK ((strategy = ANY (ARRAY['least-queue'::text, 'round-robin'::text, 'random'::text]))),
-  constraint queues_width_check CHECK (((width >= 1) AND (width <= 1000)))
+  constraint queues_schedule_mode_check CHECK ((schedule_mode = ANY (ARRAY['fanout'::text, 'balanced'::text])))
 );
 
 create table relayed (

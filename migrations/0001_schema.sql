@@ -51,9 +51,10 @@ create table longshore.tasks (
 -- How the relay spreads the jobs of a queue over workers. Null: as the relay's own settings say.
 create table longshore.queues (
   name text primary key check (length(name) between 1 and 100),
-  mode text check (mode in ('fanout', 'balanced')),
-  strategy text check (strategy in ('least-queue', 'round-robin', 'random')),
-  width int check (width between 1 and 1000)
+  schedule_mode text check (schedule_mode in ('fanout', 'balanced')),
+  balance_strategy text check (balance_strategy in ('least-queue', 'round-robin', 'random')),
+  -- 0: to all.
+  fanout_width int check (fanout_width between 0 and 1000)
 );
 
 

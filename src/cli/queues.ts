@@ -40,11 +40,11 @@ export function addQueuesCommand(program: Command): void {
     }
     if (isChange && queue !== undefined) {
       const change = options.default
-        ? { mode: null, strategy: null, width: null }
+        ? { scheduleMode: null, balanceStrategy: null, fanoutWidth: null }
         : {
-            ...(scheduleMode ? { mode: scheduleMode } : {}),
-            ...(balanceStrategy ? { strategy: balanceStrategy } : {}),
-            ...(fanoutWidth === undefined ? {} : { width: fanoutWidth || null }),
+            ...(scheduleMode ? { scheduleMode } : {}),
+            ...(balanceStrategy ? { balanceStrategy } : {}),
+            ...(fanoutWidth === undefined ? {} : { fanoutWidth }),
           }
       await setQueue(queue, change, where)
     }
@@ -56,7 +56,9 @@ export function addQueuesCommand(program: Command): void {
   })
 }
 
-function describe({ name, mode, strategy, width }: QueueSettings & { name: string }): string {
-  const set = [mode, strategy, width === null ? null : `width ${width}`].filter(item => item !== null)
+function describe(queue: QueueSettings & { name: string }): string {
+  const { name, scheduleMode, balanceStrategy, fanoutWidth } = queue
+  const width = fanoutWidth === null ? null : fanoutWidth === 0 ? 'to all' : `width ${fanoutWidth}`
+  const set = [scheduleMode, balanceStrategy, width].filter(item => item !== null)
   return `${name}: ${set.length > 0 ? set.join(', ') : "the relay's own settings"}`
 }

@@ -237,7 +237,7 @@ const QUEUE_COLUMNS: readonly Column<QueueOverview>[] = [
     value: ({ overdueMs }) => shownAge(overdueMs > 0 ? overdueMs : null),
     align: 'right',
   },
-  { title: 'SPREAD', value: ({ mode }) => mode ?? '-', from: 100 },
+  { title: 'MODE', value: ({ scheduleMode }) => scheduleMode ?? '-', from: 100 },
   { title: 'GENERATION', value: ({ generation }) => generation ?? '-', from: 100 },
 ]
 

@@ -13,7 +13,12 @@ export function readQueueSettings(options: DeploymentOptions): Promise<(QueueSet
   return withPool(options, async (pool, schema) => {
     const queues = await readQueues(pool, schema)
     return [...queues]
-      .map(([name, { mode, strategy, width }]) => ({ name, mode, strategy, width }))
+      .map(([name, { scheduleMode, balanceStrategy, fanoutWidth }]) => ({
+        name,
+        scheduleMode,
+        balanceStrategy,
+        fanoutWidth,
+      }))
       .sort((a, b) => (a.name < b.name ? -1 : 1))
   })
 }
@@ -25,29 +30,30 @@ export async function setQueue(
   options: DeploymentOptions,
 ): Promise<void> {
   const name = checkLabel('queue', queue, undefined, 'CONFIG_INVALID')
-  checkOptions('CONFIG_INVALID', 'setQueue', change, ['mode', 'strategy', 'width'])
-  const { mode, strategy, width } = change
-  if (isGiven(mode)) checkOneOf('CONFIG_INVALID', 'mode', mode, SCHEDULE_MODES)
-  if (isGiven(strategy)) checkOneOf('CONFIG_INVALID', 'strategy', strategy, BALANCE_STRATEGIES)
-  if (isGiven(width)) checkWhole('CONFIG_INVALID', 'width', width, 1, 1000)
+  checkOptions('CONFIG_INVALID', 'setQueue', change, ['scheduleMode', 'balanceStrategy', 'fanoutWidth'])
+  const { scheduleMode, balanceStrategy, fanoutWidth } = change
+  if (isGiven(scheduleMode)) checkOneOf('CONFIG_INVALID', 'scheduleMode', scheduleMode, SCHEDULE_MODES)
+  if (isGiven(balanceStrategy))
+    checkOneOf('CONFIG_INVALID', 'balanceStrategy', balanceStrategy, BALANCE_STRATEGIES)
+  if (isGiven(fanoutWidth)) checkWhole('CONFIG_INVALID', 'fanoutWidth', fanoutWidth, 0, 1000)
   await withPool(options, async (pool, schema) => {
     await pool.query(
       inSchema(
         schema,
-        `insert into longshore.queues (name, mode, strategy, width) values ($1, $2, $3, $4)
+        `insert into longshore.queues as q (name, schedule_mode, balance_strategy, fanout_width) values ($1, $2, $3, $4)
          on conflict (name) do update set
-           mode = case when $5 then excluded.mode else queues.mode end,
-           strategy = case when $6 then excluded.strategy else queues.strategy end,
-           width = case when $7 then excluded.width else queues.width end`,
+           schedule_mode = case when $5 then excluded.schedule_mode else q.schedule_mode end,
+           balance_strategy = case when $6 then excluded.balance_strategy else q.balance_strategy end,
+           fanout_width = case when $7 then excluded.fanout_width else q.fanout_width end`,
       ),
       [
         name,
-        mode ?? null,
-        strategy ?? null,
-        width ?? null,
-        mode !== undefined,
-        strategy !== undefined,
-        width !== undefined,
+        scheduleMode ?? null,
+        balanceStrategy ?? null,
+        fanoutWidth ?? null,
+        scheduleMode !== undefined,
+        balanceStrategy !== undefined,
+        fanoutWidth !== undefined,
       ],
     )
   })

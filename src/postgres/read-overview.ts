@@ -27,8 +27,8 @@ export interface QueueOverview {
   oldestReadyMs: number | null
   /** For how long a scheduled job has been due without being made ready; 0 when the upkeep keeps up. */
   overdueMs: number
-  /** As in `longshore queues`; null: the relay's own settings. */
-  mode: 'fanout' | 'balanced' | null
+  /** As in `longshore queues`; null: the relay's own setting. */
+  scheduleMode: 'fanout' | 'balanced' | null
   /** What Redis holds of it, if a relay has made it known. */
   generation: string | null
 }
@@ -375,7 +375,7 @@ const OUTBOX = `
     (select extract(epoch from now() - o.created_at) * 1000 from longshore.outbox o order by o.id limit 1) as oldest_ms`
 
 const QUEUES = `
-  select n.name, q.mode, r.generation
+  select n.name, q.schedule_mode, r.generation
   from (
     select name from longshore.queues union select queue from longshore.tasks union select queue from longshore.relayed
     union select unnest(queues) from longshore.workers
@@ -469,7 +469,7 @@ function toQueues(
       running: isSmall ? { count: counts?.running ?? 0, is: 'exact' } : { count: inFlight, is: 'about' },
       oldestReadyMs: age(counts?.oldest ?? Number.POSITIVE_INFINITY),
       overdueMs: age(counts?.due ?? Number.POSITIVE_INFINITY) ?? 0,
-      mode: (known.get(name)?.['mode'] as QueueOverview['mode']) ?? null,
+      scheduleMode: (known.get(name)?.['schedule_mode'] as QueueOverview['scheduleMode']) ?? null,
       generation: (known.get(name)?.['generation'] as string | null) ?? null,
     }
   })

@@ -156,10 +156,11 @@ export async function readLanesOf(
   return rows.map(row => row['lane'] as number)
 }
 
+/** As the relay's options of the same names; null: as the relay was given them. */
 export interface QueueSettings {
-  mode: 'fanout' | 'balanced' | null
-  strategy: 'least-queue' | 'round-robin' | 'random' | null
-  width: number | null
+  scheduleMode: 'fanout' | 'balanced' | null
+  balanceStrategy: 'least-queue' | 'round-robin' | 'random' | null
+  fanoutWidth: number | null
 }
 
 /** Every queue that has lanes or workers, with what is set for it. */
@@ -167,7 +168,7 @@ export async function readQueues(db: Queryable, schema: string): Promise<Map<str
   const { rows } = await db.query(
     inSchema(
       schema,
-      `select n.name, q.mode, q.strategy, q.width
+      `select n.name, q.schedule_mode as "scheduleMode", q.balance_strategy as "balanceStrategy", q.fanout_width as "fanoutWidth"
        from (
          select queue as name from longshore.lanes where concurrency_key = '' group by queue
          union select unnest(queues) from longshore.workers

@@ -13,7 +13,7 @@ import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { tellOfPostgres } from '../postgres/postgres-outage.ts'
 import { probePostgres } from '../postgres/probe.ts'
 import { type Overview, readOverview } from '../postgres/read-overview.ts'
-import { readDeployment, setDispatch } from '../postgres/relay-reads.ts'
+import { type QueueSettings, readDeployment, setDispatch } from '../postgres/relay-reads.ts'
 import { channelName } from '../postgres/schema-name.ts'
 import { type Holder, newSecret } from '../postgres/secret.ts'
 import { patient } from '../postgres/unavailable.ts'
@@ -284,14 +284,5 @@ export function createRelay(options: RelayOptions = {}): Relay {
 }
 
 /** What is set for a queue goes before what the relay was given. */
-function withoutNulls(queue: {
-  mode: ScheduleSettings['scheduleMode'] | null
-  strategy: ScheduleSettings['balanceStrategy'] | null
-  width: number | null
-}): Partial<ScheduleSettings> {
-  return {
-    ...(queue.mode ? { scheduleMode: queue.mode } : {}),
-    ...(queue.strategy ? { balanceStrategy: queue.strategy } : {}),
-    ...(queue.width ? { fanoutWidth: queue.width } : {}),
-  }
-}
+const withoutNulls = (queue: QueueSettings): Partial<ScheduleSettings> =>
+  Object.fromEntries(Object.entries(queue).filter(([, value]) => value !== null))

@@ -9,7 +9,13 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { JobId } from '../job/job-id.ts'
 import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
 import type { Pool } from '../postgres/connect.ts'
-import { describeLanes, raiseEpoch, readOutbox, readQueues } from '../postgres/relay-reads.ts'
+import {
+  describeLanes,
+  type QueueSettings,
+  raiseEpoch,
+  readOutbox,
+  readQueues,
+} from '../postgres/relay-reads.ts'
 import type { Holder } from '../postgres/secret.ts'
 import type { RedisStore } from '../redis/open-redis.ts'
 import { type How, queueIndex, type Spread } from '../redis/queue-index.ts'
@@ -68,11 +74,7 @@ export interface RelayTermOptions {
   /** What Redis holds may be gone on with. */
   mayAdopt: boolean
   /** The rule of queues for which none is set. */
-  spreadOf: (settings: {
-    mode: 'fanout' | 'balanced' | null
-    strategy: Spread['strategy'] | null
-    width: number | null
-  }) => Spread
+  spreadOf: (settings: QueueSettings) => Spread
   sizes: Sizes
   /** Somebody else leads. */
   onLost: () => void

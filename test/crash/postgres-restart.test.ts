@@ -151,7 +151,7 @@ describe('Postgres shut down at once, and started again', () => {
       'relay.start': () => createRelay({ ...at, redis: '' }).start(),
       migrate: () => migrate(at),
       doctor: () => doctor(at),
-      setQueue: () => setQueue('default', { mode: 'balanced' }, at),
+      setQueue: () => setQueue('default', { scheduleMode: 'balanced' }, at),
     }
     await Promise.all(
       Object.entries(calls).map(async ([name, call]) => {

@@ -289,7 +289,7 @@ describe('longshore', () => {
     )
     expect(JSON.parse(json.stdout)).toEqual({
       schema: 'longshore',
-      queues: [{ name: 'films', mode: null, strategy: null, width: 3 }],
+      queues: [{ name: 'films', scheduleMode: null, balanceStrategy: null, fanoutWidth: 3 }],
     })
     expect(nothing.stdout).toBe('there is no queue nothing\n')
     expect((await run(['queues', 'mail', '--default'])).stdout).toBe("mail: the relay's own settings\n")

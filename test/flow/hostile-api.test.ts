@@ -462,8 +462,12 @@ describe('what is made at the start', () => {
     const where = { postgres: database.url }
     const any: Any = { setQueue, setWatchdog, declarePropertyKeys, migrate, doctor }
     await callAll({
-      'setQueue: queue': value => any.setQueue(value, { width: 0 }, where),
-      ...options(['mode', 'strategy', 'width', 'x'], given => any.setQueue('q', given, where), 'setQueue: '),
+      'setQueue: queue': value => any.setQueue(value, { fanoutWidth: 0 }, where),
+      ...options(
+        ['scheduleMode', 'balanceStrategy', 'fanoutWidth', 'x'],
+        given => any.setQueue('q', given, where),
+        'setQueue: ',
+      ),
       'setQueue: options': value => any.setQueue('q', {}, value),
       ...options(['after', 'cancel', 'x'], given => any.setWatchdog(given, where), 'setWatchdog: '),
       'setWatchdog: options': value => any.setWatchdog({}, value),

@@ -69,8 +69,16 @@ describe('[D1] the schedule mode', () => {
     const set = longshore(['queues', 'default', '--schedule-mode', 'balanced'])
     expect((await set.ended).stdout).toBe('default: balanced\n')
     await spreadIs('1', 'random')
-    await setQueue('default', { mode: 'fanout', width: 2, strategy: 'round-robin' }, where)
+    await setQueue(
+      'default',
+      { scheduleMode: 'fanout', fanoutWidth: 2, balanceStrategy: 'round-robin' },
+      where,
+    )
     await spreadIs('2', 'round-robin')
+    expect((await longshore(['queues', 'default', '--fanout-width', '0']).ended).stdout).toBe(
+      'default: fanout, round-robin, to all\n',
+    )
+    await spreadIs('0', 'round-robin')
     await longshore(['queues', 'default', '--default']).ended
     await spreadIs('7', 'random')
   })
@@ -103,10 +111,13 @@ describe('[D1] the schedule mode', () => {
     expect(() => createRelay(where)).toThrow('environment TASK_SCHEDULE_MODE must be one of')
     vi.unstubAllEnvs()
     for (const [change, message] of [
-      [{ mode: 'both' }, 'mode must be one of fanout, balanced; got both'],
-      [{ strategy: 'fair' }, 'strategy must be one of least-queue, round-robin, random; got fair'],
-      [{ width: 0 }, 'width must be a whole number from 1 to 1000; got 0'],
-      [{ scheduleMode: 'fanout' }, 'unknown option "scheduleMode"; options are mode, strategy, width'],
+      [{ scheduleMode: 'both' }, 'scheduleMode must be one of fanout, balanced; got both'],
+      [
+        { balanceStrategy: 'fair' },
+        'balanceStrategy must be one of least-queue, round-robin, random; got fair',
+      ],
+      [{ fanoutWidth: -1 }, 'fanoutWidth must be a whole number from 0 to 1000; got -1'],
+      [{ mode: 'fanout' }, 'unknown option "mode"; options are scheduleMode, balanceStrategy, fanoutWidth'],
     ] as const) {
       await expect(setQueue('default', change as never, where)).rejects.toThrow(message)
     }
@@ -137,11 +148,11 @@ describe('[D1] the schedule mode', () => {
     for (const _ of modes)
       await deployment.worker({ maxConcurrentTasks: 4, claimBatchSize: 4, handlers: [task.handle(run)] })
     const changes = [
-      { mode: 'balanced' },
-      { strategy: 'round-robin' },
-      { mode: 'fanout' },
-      { mode: 'fanout', width: 1, strategy: 'random' },
-      { mode: 'balanced', strategy: 'least-queue', width: null },
+      { scheduleMode: 'balanced' },
+      { balanceStrategy: 'round-robin' },
+      { scheduleMode: 'fanout' },
+      { scheduleMode: 'fanout', fanoutWidth: 1, balanceStrategy: 'random' },
+      { scheduleMode: 'balanced', balanceStrategy: 'least-queue', fanoutWidth: null },
     ] as const
     for (const [at, change] of changes.entries()) {
       await producer.enqueueMany(
@@ -150,7 +161,7 @@ describe('[D1] the schedule mode', () => {
       )
       await setQueue('default', change, where)
       await done.reached((at + 1) * 300)
-      const width = 'mode' in change && change.mode === 'balanced' ? '1' : undefined
+      const width = 'scheduleMode' in change && change.scheduleMode === 'balanced' ? '1' : undefined
       if (width) await spreadIs(width, 'least-queue')
     }
     await done.reached(2000)

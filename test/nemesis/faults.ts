@@ -90,7 +90,7 @@ export function createFaults(
       case 'spread':
         return setQueue(
           'default',
-          { mode: fault.mode, strategy: fault.strategy },
+          { scheduleMode: fault.mode, balanceStrategy: fault.strategy },
           { postgres: stage.postgres.url },
         )
       case 'limits':

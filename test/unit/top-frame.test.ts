@@ -17,7 +17,7 @@ const queue = (name: string, more: Partial<QueueOverview> = {}): QueueOverview =
   running: exactly(40),
   oldestReadyMs: 4200,
   overdueMs: 0,
-  mode: null,
+  scheduleMode: null,
   generation: null,
   ...more,
 })
@@ -65,7 +65,7 @@ const BUSY: Overview = {
   dispatch: 'redis',
   queues: [
     queue('default', { ready: { count: 10_000, is: 'atLeast' }, running: { count: 40, is: 'about' } }),
-    queue('images', { mode: 'balanced', generation: '7-abc', overdueMs: 60_000 }),
+    queue('images', { scheduleMode: 'balanced', generation: '7-abc', overdueMs: 60_000 }),
   ],
   queueCount: 2,
   readyEstimate: 1_234_567,
@@ -155,7 +155,7 @@ describe('the frame', () => {
         "ended 1,234/s  enqueued 0.3/s  running ~10 of 40  workers 1 live, 1 drained, 1 dead",
         "relay lag 12ms, 3 to go  groups 2 open, 1 stuck  upkeep: relay host:1:abc",
         "",
-        "QUEUE      READY  SCHEDULED  WAITING  RUNNING  OLDEST  OVERDUE  SPREAD    GENERATION",
+        "QUEUE      READY  SCHEDULED  WAITING  RUNNING  OLDEST  OVERDUE  MODE      GENERATION",
         "default  10,000+          3        0      ~40      4s        -  -         -",
         "images        12          3        0       40      4s      60s  balanced  7-abc",
         "about 1,234k ready in all, by Postgres's estimate",

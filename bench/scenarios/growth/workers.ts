@@ -22,7 +22,7 @@ const workers = (mode: (typeof MODES)[number]): Scenario => {
     variants: [...sides.keys()].map(name => ({
       name,
       peer: 'longshore',
-      workload: { sql: `insert into longshore.queues (name, mode) values ('default', '${mode}')` },
+      workload: { sql: `insert into longshore.queues (name, schedule_mode) values ('default', '${mode}')` },
     })),
     async measure(setting) {
       const { sizes, side } = setting
