@@ -387,7 +387,8 @@ describe('the journal', () => {
       8,
       'it was cancelled while it ran, and ended as failed',
       `${give('running', 'is_cancelled = true')}
-       select longshore.finish_job(j, 'failed') from longshore.jobs j where ${job('running')}`,
+       select longshore.finish_job(j, 'failed') from longshore.jobs j where ${job('running')};
+       update longshore.finished_jobs set state = 'failed' where ${job('running')}`,
     ],
     [14, 'a claim took it from attempt 0 to 0', give('ready', `${again}, ${drawn}`)],
     [14, 'its run ended with attempts 1 → 1 and rescues 0 → 1', give('running', `${back}, rescues = 1`)],

@@ -182,8 +182,11 @@ describe('a cancel and a completion at once', () => {
   it('[S13] the cancel first: the job is cancelled', async () => {
     deployment.skipAudit('a guard is taken away')
     expect(await cancelFirst()).toBe('cancelled')
-    const guard = { name: 'settle', guard: 'not-cancelled' }
-    expect(await weakened(database, [guard], cancelFirst)).toBe('succeeded')
+    const guards = [
+      { name: 'move_to_history', guard: 'not-cancelled' },
+      { name: 'move_to_history', guard: 'cancelled-ends', replacement: 'false' },
+    ]
+    expect(await weakened(database, guards, cancelFirst)).toBe('succeeded')
   })
 })
 

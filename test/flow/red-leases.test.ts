@@ -86,7 +86,7 @@ const fences: Guard[] = [
   },
   {
     rule: 'settle: the worker',
-    without: { name: 'settle', guard: 'own-worker' },
+    without: { name: 'move_to_history', guard: 'own-worker' },
     happens: () => strangeRun((thief, run) => thief.settle([settling(run)])),
     tells: /the run of another/,
   },
@@ -146,7 +146,10 @@ const fences: Guard[] = [
   },
   {
     rule: 'complete: the cancel',
-    without: { name: 'complete', guard: 'not-cancelled' },
+    without: [
+      { name: 'complete', guard: 'not-cancelled' },
+      { name: 'move_to_history', guard: 'cancelled-ends', replacement: 'false' },
+    ],
     happens: async () => {
       const { producer, worker, first } = await running()
       await producer.cancel(first.id)
@@ -205,7 +208,7 @@ const races: Guard[] = [
     given: [{ name: 'complete', point: 'job-held', insertion: pauseAt(BARRIER) }],
     without: { name: 'complete', guard: 'job-lock' },
     happens: () => whileEnding(complete),
-    tells: /^2: .* it left as running without a trace/m,
+    tells: /has changed while it was about to end as succeeded/,
   },
   {
     rule: 'settle of a retry holds the job: no rescue comes in between',

@@ -57,7 +57,10 @@ const direct: Fault[] = [
   },
   {
     fault: 'a run that was cancelled succeeds',
-    weaknesses: [{ name: 'settle', guard: 'not-cancelled' }],
+    weaknesses: [
+      { name: 'move_to_history', guard: 'not-cancelled' },
+      { name: 'move_to_history', guard: 'cancelled-ends', replacement: 'false' },
+    ],
     problem: /made ready|is succeeded, and should be cancelled/,
   },
   {

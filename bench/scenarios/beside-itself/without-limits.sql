@@ -119,27 +119,8 @@ declare
 begin
   if cardinality(p_ids) > 0 then
     begin
-      with gone as (
-        delete from longshore.jobs j
-        where j.id = any (p_ids) and j.worker_id = p_worker and not j.is_cancelled
-        returning j.id, j.score, j.lease_token, j.created_at, j.started_at, j.lane, j.attempts, j.max_attempts, j.rescues, j.payload,
-          j.group_id, j.workflow, j.workflow_seq, j.enqueued_by
-      ), kept as (
-        insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane,
-          worker_id, day, state, attempts, max_attempts, rescues, payload, result, group_id, workflow, workflow_seq,
-          enqueued_by)
-        select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane,
-          p_worker, (now() at time zone 'utc')::date, 'succeeded', g.attempts, g.max_attempts, g.rescues, g.payload,
-          case when p_results is not null then p_results -> g.id::text end, g.group_id, g.workflow, g.workflow_seq,
-          g.enqueued_by
-        from gone g
-      )
-      select array_agg(g.id order by g.id), array_agg(g.lease_token order by g.id),
-        array_agg(g.id) filter (where g.group_id is not null or g.workflow is not null),
-        array_agg(g.workflow) filter (where g.workflow is not null),
-        array_agg(distinct g.group_id) filter (where g.group_id is not null)
-      into v_ids, v_tokens, v_linked, v_workflows, v_groups
-      from gone g;
+      select m.ids, m.tokens, m.linked, m.workflows, m.groups into v_ids, v_tokens, v_linked, v_workflows, v_groups
+      from longshore.move_to_history(p_ids, 'succeeded', p_results, null, p_worker) m;
       if v_ids is distinct from p_ids or v_tokens is distinct from p_tokens then
         raise lock_not_available;
       end if;

@@ -48,20 +48,11 @@ begin
   )
   select array_agg(distinct r.worker_id) into v_workers from running r;
   /* point: running-marked */
-  with gone as (
-    delete from longshore.jobs j where j.group_id = p_group and j.state <> 'running' returning j.*
-  ) /* guard: to-history */, kept as (
-    insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
-      max_attempts, rescues, payload, error, group_id, workflow, workflow_seq, enqueued_by)
-    select g.id, g.score, g.lease_token, g.created_at, now(), g.lane, (now() at time zone 'utc')::date, 'cancelled',
-      g.attempts, g.max_attempts, g.rescues, g.payload, g.error, g.group_id, g.workflow, g.workflow_seq,
-      g.enqueued_by
-    from gone g
-    on conflict do nothing
-  ) /* end to-history */
-  select array_agg(g.id), array_agg(g.id) filter (where g.state = 'ready'),
-    coalesce(array_agg(g.workflow) filter (where g.has_turn), '{}')
-  into v_ended, v_ready, v_workflows from gone g;
+  select array_agg(j.id), array_agg(j.id) filter (where j.state = 'ready'),
+    coalesce(array_agg(j.workflow) filter (where j.has_turn), '{}')
+  into v_ended, v_ready, v_workflows
+  from longshore.jobs j where j.group_id = p_group and j.state <> 'running';
+  perform longshore.move_to_history(v_ended, 'cancelled') where v_ended is not null;
   if v_ended is null and v_workers is null then
     -- Its last job has ended, and nobody has written that down yet.
     perform longshore.close_groups(array[p_group]);

@@ -32,7 +32,6 @@ begin
   /* point: job-held */
   -- From here on others may wait for this transaction: a process that is paused now must not hold them up for longer.
   perform set_config('idle_in_transaction_session_timeout', '10s', true);
-  v_job.error := null;
   perform longshore.finish_job(v_job, 'succeeded', p_result);
   if v_job.group_id is not null or v_job.workflow is not null then
     /* guard: pass-on */ perform longshore.pass_on_patiently(

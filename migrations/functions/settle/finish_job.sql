@@ -1,5 +1,5 @@
--- Move one job, whose row the caller has locked, to the history, and tell whoever waits for it. A row of an earlier life
--- of the same id may be there already: then the job ends without one.
+-- End one job, whose row the caller has locked, and which therefore has not changed: move it to the history, and tell the processes
+-- that wait for it.
 create function longshore.finish_job(
   p_job longshore.jobs, p_state longshore.job_state, p_result jsonb default null, p_error jsonb default null
 ) returns void
@@ -7,16 +7,15 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
+declare
+  v_tokens bigint[];
 begin
-  /* guard: not-left */ delete from longshore.jobs j where j.id = p_job.id; /* end not-left */
-  /* guard: to-history */ insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane, worker_id,
-    day, state, attempts, max_attempts, rescues, payload, result, error,
-    group_id, workflow, workflow_seq, enqueued_by)
-  values (p_job.id, p_job.score, p_job.lease_token, p_job.created_at, p_job.started_at, now(), p_job.lane,
-    p_job.worker_id, (now() at time zone 'utc')::date, p_state, p_job.attempts, p_job.max_attempts, p_job.rescues,
-    p_job.payload, p_result, coalesce(p_error, p_job.error), p_job.group_id, p_job.workflow, p_job.workflow_seq,
-    p_job.enqueued_by)
-  on conflict do nothing; /* end to-history */
+  select m.tokens into v_tokens from longshore.move_to_history(array[p_job.id], p_state,
+    case when p_result is not null then jsonb_build_object(p_job.id, p_result) end,
+    case when p_error is not null then jsonb_build_object(p_job.id, p_error) end, p_attempts => p_job.attempts) m;
+  if v_tokens is distinct from array[p_job.lease_token] then
+    raise exception 'longshore: job % has changed while it was about to end as %', p_job.id, p_state;
+  end if;
   perform longshore.notify_job_waiters(array[p_job.id]);
 end
 $$;

@@ -30,6 +30,7 @@ declare
   v_doomed_states longshore.job_state[];
   v_held uuid[] := '{}';
   v_causes jsonb;
+  v_errors jsonb;
   v_children uuid[];
   v_next uuid[] := '{}';
   v_heads uuid[];
@@ -76,41 +77,29 @@ begin
       -- For finding who is to blame.
       select jsonb_object_agg(e.id, 1) into v_causes
       from unnest(p_ids || v_doomed, p_states || v_doomed_states) as e(id, state) where e.state <> 'succeeded';
-      with ended as (
-        delete from longshore.jobs j
-        using (
-          select d.state, h.row from unnest(v_doomed, v_doomed_states) as d(id, state)
-          cross join lateral (select j.ctid as row from longshore.jobs j where j.id = d.id offset 0) h
-        ) d
-        where j.ctid = d.row
-        returning j.*, d.state as end_state
-      ) /* guard: to-history */, kept as (
-        insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
-          max_attempts, rescues, payload, error, group_id, workflow, workflow_seq, enqueued_by)
-        select e.id, e.score, e.lease_token, e.created_at, now(), e.lane, (now() at time zone 'utc')::date, e.end_state,
-          e.attempts, e.max_attempts, e.rescues, e.payload,
-          jsonb_build_object(
-            'code', case e.end_state when 'cancelled' then 'DEPENDENCY_CANCELLED' else 'DEPENDENCY_FAILED' end,
-            'message', coalesce((
-              select format('job %s, which it was to run after, has not succeeded', c.parent)
-              from longshore.edges c where c.child = e.id and c.policy <> 'run' and v_causes ? c.parent::text limit 1
-            ), (
-              select format('job %s, which it was to run after, has not succeeded', c.parent)
-              from longshore.edges c
-              where c.child = e.id and c.policy <> 'run' and exists (
-                select from longshore.finished_jobs f where f.id = c.parent and f.state <> 'succeeded' offset 0)
-              limit 1
-            ), 'a job that it was to run after has not succeeded')),
-          e.group_id, e.workflow, e.workflow_seq, e.enqueued_by
-        from ended e
-        on conflict do nothing
-      ) /* end to-history */
-      select v_workflows || coalesce(array_agg(e.workflow)
-          filter (where e.has_turn or (e.halts and e.end_state = 'dependency_failed')), '{}'),
-        v_halted || coalesce(array_agg(e.workflow) filter (where e.halts and e.end_state = 'dependency_failed'), '{}'),
-        v_halted_by || coalesce(array_agg(e.id) filter (where e.halts and e.end_state = 'dependency_failed'), '{}')
-      into v_workflows, v_halted, v_halted_by
-      from ended e;
+      select jsonb_object_agg(d.id, jsonb_build_object(
+          'code', case d.state when 'cancelled' then 'DEPENDENCY_CANCELLED' else 'DEPENDENCY_FAILED' end,
+          'message', coalesce((
+            select format('job %s, which it was to run after, has not succeeded', c.parent)
+            from longshore.edges c where c.child = d.id and c.policy <> 'run' and v_causes ? c.parent::text limit 1
+          ), (
+            select format('job %s, which it was to run after, has not succeeded', c.parent)
+            from longshore.edges c
+            where c.child = d.id and c.policy <> 'run' and exists (
+              select from longshore.finished_jobs f where f.id = c.parent and f.state <> 'succeeded' offset 0)
+            limit 1
+          ), 'a job that it was to run after has not succeeded'))),
+        v_workflows || coalesce(array_agg(j.workflow)
+          filter (where j.has_turn or (j.halts and d.state = 'dependency_failed')), '{}'),
+        v_halted || coalesce(array_agg(j.workflow) filter (where j.halts and d.state = 'dependency_failed'), '{}'),
+        v_halted_by || coalesce(array_agg(d.id) filter (where j.halts and d.state = 'dependency_failed'), '{}')
+      into v_errors, v_workflows, v_halted, v_halted_by
+      from unnest(v_doomed, v_doomed_states) as d(id, state)
+      cross join lateral (select j.workflow, j.has_turn, j.halts from longshore.jobs j where j.id = d.id offset 0) j;
+      perform longshore.move_to_history(e.ids, e.state, null, v_errors)
+      from (
+        select d.state, array_agg(d.id) as ids from unnest(v_doomed, v_doomed_states) as d(id, state) group by d.state offset 0
+      ) e;
       v_ids := v_ids || v_doomed;
       v_states := v_states || v_doomed_states;
       perform longshore.notify_job_waiters(v_doomed);

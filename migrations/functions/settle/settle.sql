@@ -27,34 +27,11 @@ declare
 begin
   if cardinality(p_ids) > 0 then
     begin
-      -- The common case in one statement: all of them are ours and nobody holds them. Whoever does (a claim that
-      -- read an older snapshot) lets go within milliseconds, or is left to the careful way.
-      with gone as (
-        delete from longshore.jobs j
-        where j.id = any (p_ids)
-          /* guard: own-worker */ and j.worker_id = p_worker /* end own-worker */
-          /* guard: not-cancelled */ and not j.is_cancelled /* end not-cancelled */
-        returning j.id, j.score, j.lease_token, j.created_at, j.started_at, j.lane, j.attempts, j.max_attempts, j.rescues, j.payload,
-          j.group_id, j.workflow, j.workflow_seq, j.slot, j.key_slot, j.enqueued_by
-      ) /* guard: to-history */, kept as (
-        insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane,
-          worker_id, day, state, attempts, max_attempts, rescues, payload, result, group_id, workflow, workflow_seq,
-          enqueued_by)
-        select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane,
-          p_worker, (now() at time zone 'utc')::date, 'succeeded', g.attempts, g.max_attempts, g.rescues, g.payload,
-          case when p_results is not null then p_results -> g.id::text end, g.group_id, g.workflow, g.workflow_seq,
-          g.enqueued_by
-        from gone g
-      ) /* end to-history */
-      select array_agg(g.id order by g.id), array_agg(g.lease_token order by g.id),
-        array_agg(g.lane) filter (where g.slot is not null or g.key_slot is not null),
-        array_agg(g.slot) filter (where g.slot is not null or g.key_slot is not null),
-        array_agg(g.key_slot) filter (where g.slot is not null or g.key_slot is not null),
-        array_agg(g.id) filter (where g.group_id is not null or g.workflow is not null),
-        array_agg(g.workflow) filter (where g.workflow is not null),
-        array_agg(distinct g.group_id) filter (where g.group_id is not null)
+      -- The common case in one statement: all of them are this worker's and no transaction holds them. One that does (a claim that
+      -- read an older snapshot) lets go within milliseconds; otherwise settle_contended does it.
+      select m.ids, m.tokens, m.lanes, m.slots, m.key_slots, m.linked, m.workflows, m.groups
       into v_ids, v_tokens, v_lanes, v_slots, v_key_slots, v_linked, v_workflows, v_groups
-      from gone g;
+      from longshore.move_to_history(p_ids, 'succeeded', p_results, null, p_worker) m;
       /* point: moved */
       if v_ids is distinct from p_ids /* guard: own-token */ or v_tokens is distinct from p_tokens /* end own-token */ then
         raise lock_not_available;

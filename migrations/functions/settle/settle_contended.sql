@@ -45,7 +45,7 @@ begin
   -- The reply to an earlier call may have been lost: then this very run is in the history.
   where not exists (select from longshore.finished_jobs f where f.id = m.id and f.lease_token = m.token offset 0);
 
-  select * into v_ended from longshore.finish_succeeded(v_plain, p_results);
+  select * into v_ended from longshore.move_to_history(v_plain, 'succeeded', p_results);
   perform longshore.notify_job_waiters(v_plain);
   return query
   select null::uuid, 'held'::text, h.* from unnest(v_ended.lanes, v_ended.slots, v_ended.key_slots) as h(lane, slot, key_slot);
@@ -59,7 +59,7 @@ begin
     return query
     select l.id, 'busy'::text, null::int, null::smallint, null::smallint
     from unnest(v_linked) as l(id) where l.id <> all (v_free);
-    select * into v_ended from longshore.finish_succeeded(v_free, p_results);
+    select * into v_ended from longshore.move_to_history(v_free, 'succeeded', p_results);
     v_ready := longshore.pass_on(
       v_free, array_fill('succeeded'::longshore.job_state, array[cardinality(v_free)]), v_ended.workflows);
     perform longshore.notify_job_waiters(v_free);
