@@ -301,7 +301,9 @@ export async function stepsLeft(client: Queryable, schema: string) {
   if (newer !== undefined)
     return { migrations: [], functions: [], surplus: [] as string[], isMissing: false, newer }
 
-  const applied = await client.query(inSchema(schema, 'select version, name from longshore.migrations'))
+  const applied = await client.query(
+    inSchema(schema, 'select version, name from longshore.migrations /* point: versions */'),
+  )
   const versions = new Map(applied.rows.map(row => [Number(row['version']), String(row['name'])]))
   refuseOldLayout(schema, files, versions)
   const known = Math.max(...files.migrations.map(m => m.version))
@@ -312,7 +314,12 @@ export async function stepsLeft(client: Queryable, schema: string) {
       `schema "${schema}" is at version ${newest}, this longshore knows up to ${known}: upgrade the longshore package`,
     )
   }
-  const stored = await client.query(inSchema(schema, 'select name, checksum from longshore.functions'))
+  const stored = await client.query(
+    inSchema(
+      schema,
+      'select name, /* guard: checksum */ checksum /* end checksum */ from longshore.functions',
+    ),
+  )
   const checksums = new Map(stored.rows.map(row => [String(row['name']), String(row['checksum'])]))
   const names = new Set(files.functions.map(f => f.name))
   return {

@@ -65,7 +65,12 @@ export async function writeRelease(client: Queryable, schema: string): Promise<v
 
 /** The newer version that the schema is of, if it is. Refuses a schema that this version must not use any more. */
 export async function readNewer(client: Queryable, schema: string): Promise<string | undefined> {
-  const { rows } = await client.query(inSchema(schema, 'select version, serves_from from longshore.release'))
+  const { rows } = await client.query(
+    inSchema(
+      schema,
+      'select version, /* guard: serves-from */ serves_from /* end serves-from */ from longshore.release',
+    ),
+  )
   const { version: mine } = ownRelease()
   const version = String(rows[0]?.['version'] ?? '0.0.0')
   const servesFrom = String(rows[0]?.['serves_from'] ?? '0.0.0')

@@ -189,12 +189,7 @@ describe.skipIf(redis)('a worker killed', () => {
     await startLeader()
     const producer = deployment.producer({ tasks: [part] })
     const blocker = await database.connect()
-    const begin = 'begin\n  v_groups := array('
-    const pauses = {
-      name: 'close_groups',
-      remove: begin,
-      replacement: begin.replace('\n', `\n  ${pauseAt(BARRIER)}\n`),
-    }
+    const pauses = { name: 'close_groups', point: 'start', insertion: pauseAt(BARRIER) }
     await weakened(database, [pauses], async () => {
       await blocker.query('select pg_advisory_lock($1)', [BARRIER])
       const doomed = await startProcess({ lease: '2s' })
@@ -315,8 +310,7 @@ describe.runIf(redis)('a relay', () => {
     const outbox = () => database.rows('select from longshore.outbox')
     await eventually('the outbox is empty', async () => (await outbox()).length === 0)
     const blocker = await database.connect()
-    const remove = '    delete from longshore.outbox'
-    const pauses = { name: 'relay_read', remove, replacement: `    ${pauseAt(BARRIER)}\n${remove}` }
+    const pauses = { name: 'relay_read', point: 'before-delete', insertion: pauseAt(BARRIER) }
     await weakened(database, [pauses], async () => {
       await blocker.query('select pg_advisory_lock($1)', [BARRIER])
       await hand.settle([settling(claimed)])

@@ -26,8 +26,8 @@ const END = '  return next;\nend'
 const counted = [
   {
     name: 'settle_and_claim',
-    remove: '\nbegin\n',
-    replacement: `\nbegin\n  perform set_config('test.pages', ${FETCHED}::text, true);\n`,
+    point: 'start',
+    insertion: `perform set_config('test.pages', ${FETCHED}::text, true);`,
   },
   {
     name: 'settle_and_claim',

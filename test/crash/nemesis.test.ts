@@ -27,15 +27,8 @@ describe('a deployment under a seeded nemesis', () => {
 
   it('[X4] is caught when a guard is gone: a repeated enqueue that does not look at the history runs a job twice', async () => {
     const blind = [
-      {
-        name: 'insert_jobs',
-        remove: 'where not exists (select from longshore.finished_jobs f where f.id = t.id offset 0)',
-      },
-      {
-        name: 'insert_jobs',
-        remove: 'exists (select from longshore.finished_jobs f where f.id = j.id offset 0)',
-        replacement: 'false',
-      },
+      { name: 'insert_jobs', guard: 'not-ended' },
+      { name: 'insert_jobs', guard: 'look-again' },
     ]
     const { findings, folder } = await runNemesis({
       seed: 1,

@@ -65,11 +65,7 @@ describe('a bell that tells of a job', () => {
     for (const _ of [1, 2]) await deployment.worker({ handlers: [task.handle(run)] })
     const producer = deployment.producer({ tasks: [task], redis: redis.url })
     const blocker = await database.connect()
-    const pause = {
-      name: 'settle_and_claim',
-      remove: '\nbegin\n',
-      replacement: `\nbegin\n  ${pauseAt(4714)}\n`,
-    }
+    const pause = { name: 'settle_and_claim', point: 'start', insertion: pauseAt(4714) }
     for (const round of [0, 1, 2]) {
       await allIdle(2)
       await weakened(database, [pause], async () => {

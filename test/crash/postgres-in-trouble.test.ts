@@ -162,13 +162,12 @@ describe('Postgres', () => {
     const producer = deployment.producer({ tasks: [part, wait] })
     const worker = await startProcess({ lease: '2s' })
     const holder = await database.connect()
-    const begin = 'begin\n  v_groups := array('
     const pauses = [
-      { name: 'close_groups', remove: begin, replacement: begin.replace('\n', `\n  ${pauseAt(CLOSE)}\n`) },
+      { name: 'close_groups', point: 'start', insertion: pauseAt(CLOSE) },
       {
         name: 'settle_and_claim',
-        remove: '\nbegin\n',
-        replacement: `\nbegin\n  if p_worker = ${worker.id} then ${pauseAt(SETTLE)} end if;\n`,
+        point: 'start',
+        insertion: `if p_worker = ${worker.id} then ${pauseAt(SETTLE)} end if;`,
       },
     ]
     const refs = [await producer.enqueue(wait, 0)]

@@ -74,10 +74,10 @@ describe('while Redis is away', () => {
   const pollInterval = 3_600_000
   const noteLooks = {
     name: 'settle_and_claim',
-    remove: '\nbegin\n',
-    replacement: '\nbegin\n  insert into journal.looks values (p_worker);\n',
+    point: 'start',
+    insertion: 'insert into journal.looks values (p_worker);',
   }
-  const ringAll = { name: 'ring', remove: 'limit p_jobs' }
+  const ringAll = { name: 'ring', guard: 'one-for-each-job' }
 
   it('[X3] there is no stampede: idle workers say that they listen, and a job wakes one of them', async () => {
     const task = defineTask<number>({ name: 'quiet' })

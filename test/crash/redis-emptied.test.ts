@@ -100,7 +100,7 @@ describe('Redis emptied, and Postgres breaks the connection on which a lane is r
     const worker = await deployment.worker({ handlers: [limited.handle(() => done.add())] })
     const producer = deployment.producer({ tasks: [limited] })
     const blocker = await database.connect()
-    const pause = { name: 'read_lane', remove: '\nbegin\n', replacement: `\nbegin\n  ${pauseAt(4713)}\n` }
+    const pause = { name: 'read_lane', point: 'start', insertion: pauseAt(4713) }
     await weakened(database, [pause], async () => {
       await blocker.query('select pg_advisory_lock(4713)')
       await redis.command('FLUSHALL')

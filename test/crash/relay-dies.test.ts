@@ -95,8 +95,7 @@ describe('a relay', () => {
     const outbox = () => database.rows('select id from longshore.outbox order by id')
     await eventually('the outbox is empty', async () => (await outbox()).length === 0)
     const blocker = await database.connect()
-    const remove = '    delete from longshore.outbox'
-    const pause = { name: 'relay_read', remove, replacement: `    ${pauseAt(4711)}\n${remove}` }
+    const pause = { name: 'relay_read', point: 'before-delete', insertion: pauseAt(4711) }
     await weakened(database, [pause], async () => {
       await blocker.query('select pg_advisory_lock(4711)')
       await producer.enqueueMany(task, numbers(50))

@@ -27,11 +27,7 @@ describe('jobs that were taken in Redis and not claimed in Postgres', () => {
     const doomed = await startProcess({ lease: '2s' })
     const blocker = await database.connect()
     let refs: JobRef[] = []
-    const pause = {
-      name: 'settle_and_claim',
-      remove: '\nbegin\n',
-      replacement: `\nbegin\n  ${pauseAt(4712)}\n`,
-    }
+    const pause = { name: 'settle_and_claim', point: 'start', insertion: pauseAt(4712) }
     await weakened(database, [pause], async () => {
       await blocker.query('select pg_advisory_lock(4712)')
       refs = await producer.enqueueMany(noop, numbers(5))
@@ -73,11 +69,7 @@ describe('jobs that were taken in Redis and not claimed in Postgres', () => {
     const producer = deployment.producer({ tasks: [noop] })
     await deployment.worker({ handlers: [noop.handle(() => undefined)] })
     const blocker = await database.connect()
-    const pause = (name: string, lock: number) => ({
-      name,
-      remove: '\nbegin\n',
-      replacement: `\nbegin\n  ${pauseAt(lock)}\n`,
-    })
+    const pause = (name: string, lock: number) => ({ name, point: 'start', insertion: pauseAt(lock) })
     const pauses = [pause('settle_and_claim', 4712), pause('read_lane', 4713), pause('register_worker', 4713)]
     await weakened(database, pauses, async () => {
       await blocker.query('select pg_advisory_lock(4712), pg_advisory_lock(4713)')

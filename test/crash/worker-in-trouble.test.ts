@@ -37,13 +37,10 @@ const BARRIER = 4714
 /** The calls of whoever runs `wait` stop there. Made so before it starts: whoever takes the barrier waits for calls that have passed it. */
 const pausing = {
   name: 'settle_and_claim',
-  remove: '\nbegin\n',
-  replacement: `
-begin
-  if exists (select from longshore.workers w where w.id = p_worker and '${wait.name}' = any (w.tasks)) then
+  point: 'start',
+  insertion: `if exists (select from longshore.workers w where w.id = p_worker and '${wait.name}' = any (w.tasks)) then
     ${pauseAt(BARRIER)}
-  end if;
-`,
+  end if;`,
 }
 const paused = <T>(work: () => Promise<T>) => weakened(database, [pausing], work)
 

@@ -523,29 +523,21 @@ describe('doctor', () => {
         'counts what waits under its lock',
         'first',
         `select longshore.repair_waiting(${idOf('third')})`,
-        {
-          name: 'repair_waiting',
-          remove:
-            'perform from longshore.jobs j where j.id in (p_job, v_first, v_holder.id) order by j.id for update;',
-        },
+        { name: 'repair_waiting', guard: 'job-locks' },
         6,
       ],
       [
         'finds who has the turn under the lock of the workflow',
         'turn 1',
         `select longshore.repair_waiting(${idOf('turn 2')})`,
-        { name: 'repair_waiting', remove: 'v_job.workflow for update;', replacement: 'v_job.workflow;' },
+        { name: 'repair_waiting', guard: 'workflow-lock' },
         9,
       ],
       [
         'counts slots under the lock of their groups',
         'a 1',
         "select longshore.repair_limit('limited', '')",
-        {
-          name: 'repair_limit',
-          remove:
-            'perform from longshore.slot_groups g where g.limit_id = v_limit.id order by g.number for update;',
-        },
+        { name: 'repair_limit', guard: 'slot-locks' },
         5,
       ],
     ]

@@ -194,12 +194,7 @@ describe('two parents that end at once', () => {
 })
 
 describe('a child that is added while its parent ends', () => {
-  const WITHOUT_KEY_SHARE: Weakness = {
-    name: 'add_to_group',
-    remove:
-      'perform from longshore.jobs j where j.id = any (p_held) and j.group_id = p_group order by j.id for key share;',
-    replacement: 'null;',
-  }
+  const WITHOUT_KEY_SHARE: Weakness = { name: 'add_to_group', guard: 'parent-locks' }
 
   const addFirst = async () => {
     const run = await running({ parent: [] })
@@ -525,7 +520,7 @@ describe('the end of a group', () => {
   it('[S5] (red) without asking whether it has ended it is written twice', async () => {
     const { settle, group } = await running({ a: [] })
     await settle(['a'])
-    await weakened(database, [{ name: 'close_groups', remove: ' and g.finished_at is null' }], async () => {
+    await weakened(database, [{ name: 'close_groups', guard: 'not-ended' }], async () => {
       await close(group.id)
       expect(await close(group.id)).toHaveLength(1)
     })
@@ -550,18 +545,8 @@ describe('the end of a group', () => {
   })
 
   it('[S5] (red) who holds a group that has not ended is in the way, and only the sweep closes it', async () => {
-    await weakened(
-      database,
-      [
-        {
-          name: 'close_groups',
-          remove: `
-      and not exists (select from longshore.jobs j where j.group_id = g.id offset 0)
-    order`,
-          replacement: ' order',
-        },
-      ],
-      async () => expect(await closeTogether()).toMatchObject({ end_state: null }),
+    await weakened(database, [{ name: 'close_groups', guard: 'only-empty' }], async () =>
+      expect(await closeTogether()).toMatchObject({ end_state: null }),
     )
     await database.rows("select longshore.sweep_groups('00000000-0000-0000-0000-000000000000', 10)")
     expect(await database.rows('select from longshore.groups where finished_at is null')).toEqual([])
@@ -578,8 +563,8 @@ describe('the end of a group', () => {
       [
         {
           name: 'close_groups',
-          remove: 'g.finished_at is null\n',
-          replacement: `g.finished_at is null and pg_advisory_xact_lock_shared(${BARRIER}) is not null\n`,
+          point: 'before-lock',
+          insertion: `and pg_advisory_xact_lock_shared(${BARRIER}) is not null`,
         },
         ...weaknesses,
       ],
@@ -604,14 +589,9 @@ describe('the end of a group', () => {
 
   it('[S5] (red) without looking again under the lock it ends with a job in it', async () => {
     deployment.skipAudit('a group has ended with a job in it')
-    expect(
-      await addWhileClosing([
-        {
-          name: 'close_groups',
-          remove: 'where not exists (select from longshore.jobs j where j.group_id = n.id offset 0)',
-        },
-      ]),
-    ).toMatchObject({ end_state: 'succeeded' })
+    expect(await addWhileClosing([{ name: 'close_groups', guard: 'look-again' }])).toMatchObject({
+      end_state: 'succeeded',
+    })
     expect(await problems(7)).toHaveLength(1)
   })
 
@@ -880,8 +860,7 @@ describe('a cancelled job', () => {
 })
 
 describe('a cancel that dooms an older job, which another has locked and waits for the cancelled one', () => {
-  const HELD = '  perform longshore.note_changes(v_gone)'
-  const PAUSED: Weakness = { name: 'cancel', remove: HELD, replacement: `  ${pauseAt(BARRIER)}\n${HELD}` }
+  const PAUSED: Weakness = { name: 'cancel', point: 'jobs-ended', insertion: pauseAt(BARRIER) }
 
   /** The cancel holds `young` and is about to lock `old`; the other locks `old` and waits for `young`. */
   const race = async (weaknesses: Weakness[], other: (run: Run, client: TestClient) => Promise<unknown>) => {

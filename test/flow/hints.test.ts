@@ -79,7 +79,7 @@ describe('a hint', () => {
     await done.reached(1)
     const blocker = await database.connect()
     await blocker.query('select pg_advisory_lock(4731)')
-    const pause = { name: 'relay_read', remove: '\nbegin\n', replacement: `\nbegin\n  ${pauseAt(4731)}\n` }
+    const pause = { name: 'relay_read', point: 'start', insertion: pauseAt(4731) }
     await weakened(database, [pause], async () => {
       await standsAtBarrier(database, 'relay_read')
       for (let n = 2; n < 5; n++) {

@@ -139,11 +139,7 @@ const cancels: Guard[] = [
   },
   {
     rule: 'a cancel does not take a running job from its worker',
-    without: {
-      name: 'cancel',
-      remove: "elsif v_job.state = 'running' then",
-      replacement: 'elsif false then',
-    },
+    without: { name: 'cancel', guard: 'leave-running', replacement: 'false' },
     happens: async () => {
       const { producer, first } = await running()
       await producer.cancel(first.id)
@@ -153,20 +149,12 @@ const cancels: Guard[] = [
   {
     rule: 'a cancel holds the job: no claim comes in between',
     given: [
-      {
-        name: 'cancel',
-        remove: '    if not found then',
-        replacement: `    ${pauseAt(BARRIER)}\n    if not found then`,
-      },
-      { name: 'cancel', remove: "set lock_timeout = '1s'", replacement: "set lock_timeout = '20s'" },
+      { name: 'cancel', point: 'job-held', insertion: pauseAt(BARRIER) },
+      { name: 'cancel', setting: 'lock_timeout', value: '20s' },
     ],
     without: [
       // A pause forgets whether there was a job.
-      {
-        name: 'cancel',
-        remove: 'is_own(v_role, j.enqueued_by) for update',
-        replacement: 'is_own(v_role, j.enqueued_by)',
-      },
+      { name: 'cancel', guard: 'job-lock' },
     ],
     happens: async () => {
       const producer = deployment.producer({ tasks: [limited] })
@@ -192,7 +180,7 @@ describe('a cancel', () => {
 const changes: Guard[] = [
   {
     rule: 'a change comes too late for a job that runs',
-    without: { name: 'change', remove: "if v_job.state = 'running' then", replacement: 'if false then' },
+    without: { name: 'change', guard: 'not-running' },
     happens: async () => {
       const { producer, first } = await running()
       await producer.change(first.id, { priority: 5 })
@@ -202,18 +190,10 @@ const changes: Guard[] = [
   {
     rule: 'a change holds the job: no claim comes in between',
     given: [
-      {
-        name: 'change',
-        remove: "  if v_job.state = 'running' then",
-        replacement: `  ${pauseAt(BARRIER)}\n  if v_job.state = 'running' then`,
-      },
-      { name: 'change', remove: "set lock_timeout = '1s'", replacement: "set lock_timeout = '20s'" },
+      { name: 'change', point: 'job-held', insertion: pauseAt(BARRIER) },
+      { name: 'change', setting: 'lock_timeout', value: '20s' },
     ],
-    without: {
-      name: 'change',
-      remove: 'is_own(v_role, j.enqueued_by) for update',
-      replacement: 'is_own(v_role, j.enqueued_by)',
-    },
+    without: { name: 'change', guard: 'job-lock' },
     happens: async () => {
       const producer = deployment.producer()
       const job = await producer.enqueue(task, 1)
@@ -231,7 +211,7 @@ const changes: Guard[] = [
   },
   {
     rule: 'nothing is made ready that is not scheduled',
-    without: { name: 'promote_due', remove: "j.state = 'scheduled' and " },
+    without: { name: 'promote_due', guard: 'only-scheduled', replacement: 'true' },
     happens: async () => {
       await running()
       await database.rows('select longshore.promote_due(10)')
@@ -240,7 +220,7 @@ const changes: Guard[] = [
   },
   {
     rule: 'nothing is made ready before it is due',
-    without: { name: 'promote_due', remove: ' and (j.score & 4398046511103) <= v_now_ms' },
+    without: { name: 'promote_due', guard: 'only-due', replacement: 'true' },
     happens: async () => {
       await deployment.producer().enqueue(task, 1, { delay: '1h' })
       await database.rows('select longshore.promote_due(10)')
@@ -265,14 +245,11 @@ const ended = async (workflow?: string) => {
   const [run] = await worker.claim(1)
   return { producer, worker, run: run as Claimed, again: () => producer.enqueue(task, 1, options) }
 }
-const KNOWN = '\n      where not exists (select from longshore.finished_jobs f where f.id = t.id offset 0)'
-const AFTERWARDS = (ids: string) =>
-  `delete from longshore.jobs j\n    where j.id = any (${ids}) and exists (select from longshore.finished_jobs f where f.id = j.id offset 0);`
 
 const again: Guard[] = [
   {
     rule: 'an enqueue that is tried again leaves a job alone that is there',
-    without: { name: 'insert_jobs', remove: '\n      on conflict (id) do nothing' },
+    without: { name: 'insert_jobs', guard: 'known-id' },
     happens: async () => {
       const { again } = await ended()
       await again()
@@ -282,8 +259,8 @@ const again: Guard[] = [
   {
     rule: 'an enqueue that is tried again does not run a finished job once more',
     without: [
-      { name: 'insert_jobs', remove: KNOWN },
-      { name: 'insert_jobs', remove: AFTERWARDS('v_ids') },
+      { name: 'insert_jobs', guard: 'not-ended' },
+      { name: 'insert_jobs', guard: 'look-again' },
     ],
     happens: async () => {
       const { worker, run, again } = await ended()
@@ -294,7 +271,7 @@ const again: Guard[] = [
   },
   {
     rule: 'an enqueue that is tried again looks once more when it has waited for the end of the job',
-    without: { name: 'insert_jobs', remove: AFTERWARDS('v_ids') },
+    without: { name: 'insert_jobs', guard: 'look-again' },
     happens: async () => {
       const { worker, run } = await ended()
       const [settling_, enqueueing] = [await begin(), await begin()]
@@ -309,11 +286,7 @@ const again: Guard[] = [
   },
   {
     rule: 'an enqueue that reads an older snapshot is refused when the job has ended meanwhile',
-    without: {
-      name: 'insert_jobs',
-      remove: 'perform 1 from longshore.jobs j where j.id = any (p_ids) order by j.id for key share;',
-      replacement: 'null;',
-    },
+    without: { name: 'insert_jobs', guard: 'job-locks' },
     happens: async () => {
       const { worker, run } = await ended()
       const enqueueing = await begin()
@@ -330,12 +303,8 @@ const again: Guard[] = [
   {
     rule: 'an enqueue into a workflow that is tried again does not run a finished job once more',
     without: [
-      {
-        name: 'insert_linked',
-        remove:
-          '\n    where not p_checked or not exists (select from longshore.finished_jobs f where f.id = t.id offset 0)',
-      },
-      { name: 'insert_linked', remove: AFTERWARDS('made') },
+      { name: 'insert_linked', guard: 'not-ended' },
+      { name: 'insert_linked', guard: 'look-again' },
     ],
     happens: async () => {
       const { worker, run, again } = await ended('w')
@@ -346,11 +315,7 @@ const again: Guard[] = [
   },
   {
     rule: 'of jobs that are enqueued again only the new ones are said to be made',
-    without: {
-      name: 'insert_jobs',
-      remove: "select coalesce(array_agg(m.id), '{}') into v_ids from made m;",
-      replacement: 'select p_ids into v_ids from (select count(*) from made) m;',
-    },
+    without: { name: 'insert_jobs', guard: 'only-new', replacement: 'p_ids' },
     happens: async () => {
       const { worker, run } = await ended()
       const [row] = await database.rows<{ made: string[] }>(

@@ -87,11 +87,7 @@ const cancels: Guard[] = [
   },
   {
     rule: 'whoever adds to a group holds it: it does not end meanwhile',
-    without: {
-      name: 'add_to_group',
-      remove: 'g.enqueued_by) for key share;',
-      replacement: 'g.enqueued_by);',
-    },
+    without: { name: 'add_to_group', guard: 'group-lock' },
     happens: async () => {
       const { producer, group, worker, runOf } = await running({ first: [] })
       const adding = await begin()
@@ -106,11 +102,7 @@ const cancels: Guard[] = [
   },
   {
     rule: 'nothing is added to a group that has ended',
-    without: {
-      name: 'add_to_group',
-      remove: 'if v_group.finished_at is not null or v_group.cancelled_at is not null then',
-      replacement: 'if false then',
-    },
+    without: { name: 'add_to_group', guard: 'not-ended' },
     happens: async () => {
       const { producer, group, worker, runOf } = await running({ first: [] })
       await worker.settle([settling(runOf('first'))])
@@ -123,9 +115,7 @@ const cancels: Guard[] = [
   },
   {
     rule: 'a job runs after jobs of its own group only',
-    without: [
-      { name: 'add_to_group', remove: 'if v_strange is not null then', replacement: 'if false then' },
-    ],
+    without: [{ name: 'add_to_group', guard: 'own-group' }],
     happens: async () => {
       const { jobs } = await running({ first: [] })
       const producer = deployment.producer()
@@ -142,11 +132,7 @@ const cancels: Guard[] = [
   },
   {
     rule: 'jobs that are submitted together run after jobs of their own group only',
-    without: {
-      name: 'add_to_groups',
-      remove: 'if v_count <> cardinality(p_parents) then',
-      replacement: 'if false then',
-    },
+    without: { name: 'add_to_groups', guard: 'own-group' },
     happens: () =>
       database
         .rows(
@@ -159,11 +145,7 @@ const cancels: Guard[] = [
   },
   {
     rule: 'a submission that is tried again knows its own group',
-    without: {
-      name: 'add_to_group',
-      remove: 'return case when p_retried and',
-      replacement: 'return case when false and',
-    },
+    without: { name: 'add_to_group', guard: 'own-try', replacement: 'false' },
     happens: async () => {
       const { group, jobs } = await running({ first: [] })
       const [row] = await database.rows<{ answer: string }>(
@@ -257,7 +239,7 @@ describe('what a job waits for', () => {
 const turns: Guard[] = [
   {
     rule: 'one job of a workflow has the turn',
-    without: { name: 'insert_linked', remove: 'w.is_free and h.id is null', replacement: 'true' },
+    without: { name: 'insert_linked', guard: 'one-turn' },
     happens: async () => {
       const producer = deployment.producer()
       await producer.enqueue(step, 'a', { workflow: 'w' })

@@ -159,7 +159,7 @@ const fences: Guard[] = [
   },
   {
     rule: 'logs: the progress of a run whose lease is gone',
-    without: { name: 'write_logs', remove: 'where p.lease_token <= excluded.lease_token' },
+    without: { name: 'write_logs', guard: 'latest-run' },
     happens: async () => {
       const { worker, first } = await running()
       const write = async (lease: number, done: number) => {
@@ -223,19 +223,11 @@ const races: Guard[] = [
   {
     rule: 'rescue holds the job: no settle comes in between',
     given: [
-      {
-        name: 'rescue',
-        remove: '    select coalesce(max(t.max_rescues), 10)',
-        replacement: `    ${pauseAt(BARRIER)}\n    select coalesce(max(t.max_rescues), 10)`,
-      },
+      { name: 'rescue', point: 'job-held', insertion: pauseAt(BARRIER) },
       // It is the barrier that it waits for.
-      { name: 'rescue', remove: "set lock_timeout = '200ms'", replacement: "set lock_timeout = '20s'" },
+      { name: 'rescue', setting: 'lock_timeout', value: '20s' },
     ],
-    without: {
-      name: 'rescue',
-      remove: 'limit p_limit for no key update skip locked',
-      replacement: 'limit p_limit',
-    },
+    without: { name: 'rescue', guard: 'job-lock' },
     happens: async () => {
       const { worker, first } = await running()
       await expire(worker)
@@ -259,7 +251,7 @@ describe('two that end a run at once', () => {
 const deaths: Guard[] = [
   {
     rule: 'a worker that is taken for dead hears so with its next beat',
-    without: { name: 'beat', remove: ' and w.dead_at is null' },
+    without: { name: 'beat', guard: 'not-dead' },
     happens: async () => {
       const { worker } = await running()
       await expire(worker)
@@ -273,7 +265,7 @@ const deaths: Guard[] = [
   },
   {
     rule: 'nobody is dead before the leader has led for a lease',
-    without: { name: 'rescue', remove: ' and w.lease_ms <= p_leading_ms' },
+    without: { name: 'rescue', guard: 'led-for-a-lease' },
     happens: async () => {
       const { worker, first } = await running()
       await expire(worker)
@@ -284,12 +276,7 @@ const deaths: Guard[] = [
   },
   {
     rule: 'nobody is dead whose lease has not run out',
-    without: {
-      name: 'rescue',
-      remove: 'w.expires_at < clock_timestamp()',
-      replacement: 'true',
-      isEverywhere: true,
-    },
+    without: { name: 'rescue', guard: 'expired', replacement: 'true' },
     happens: async () => {
       const { first } = await running()
       await database.rows(RESCUE)
@@ -299,7 +286,7 @@ const deaths: Guard[] = [
   },
   {
     rule: 'a rescue gives the attempt back',
-    without: { name: 'rescue', remove: 'v_job.attempts := v_job.attempts - 1;' },
+    without: { name: 'rescue', guard: 'attempt-back' },
     happens: async () => {
       const { worker } = await running()
       await expire(worker)
@@ -309,7 +296,7 @@ const deaths: Guard[] = [
   },
   {
     rule: 'a job that outlives too many workers is poison',
-    without: { name: 'rescue', remove: ' or v_job.rescues > v_max_rescues' },
+    without: { name: 'rescue', guard: 'poison', replacement: 'false' },
     happens: async () => {
       await deployment.producer({ tasks: [task] }).enqueue(task, 1)
       for (let deaths = 0; deaths < 2; deaths++) {
@@ -323,7 +310,7 @@ const deaths: Guard[] = [
   },
   {
     rule: 'a job that was being cancelled is not run again when its worker dies',
-    without: { name: 'rescue', remove: 'if v_job.is_cancelled or ', replacement: 'if ' },
+    without: { name: 'rescue', guard: 'cancelled-ends' },
     happens: async () => {
       const { producer, worker, first } = await running()
       await producer.cancel(first.id)
@@ -334,7 +321,7 @@ const deaths: Guard[] = [
   },
   {
     rule: 'a rescue frees the slots',
-    without: { name: 'rescue', remove: 'if v_lanes is not null then', replacement: 'if false then' },
+    without: { name: 'rescue', guard: 'free-slots' },
     happens: async () => {
       const { worker } = await running()
       await expire(worker)
@@ -344,11 +331,7 @@ const deaths: Guard[] = [
   },
   {
     rule: 'the row of a dead worker stays until all its jobs are rescued',
-    without: {
-      name: 'rescue',
-      remove:
-        ' and w.id <> all (array(select j.worker_id from longshore.jobs j where j.worker_id = any (v_dead)))',
-    },
+    without: { name: 'rescue', guard: 'no-job-left' },
     happens: async () => {
       const { worker, first } = await running()
       await expire(worker)
@@ -360,10 +343,7 @@ const deaths: Guard[] = [
   },
   {
     rule: 'a worker does not leave while a job runs under it',
-    without: {
-      name: 'unregister_worker',
-      remove: ' and not exists (select from longshore.jobs j where j.worker_id = p_worker)',
-    },
+    without: { name: 'unregister_worker', guard: 'no-job-left' },
     happens: async () => {
       const { worker } = await running()
       await database.rows('select longshore.unregister_worker($1)', [worker.id])
@@ -372,11 +352,7 @@ const deaths: Guard[] = [
   },
   {
     rule: 'a worker does not leave while a claim of it is under way',
-    without: {
-      name: 'unregister_worker',
-      remove: "if not pg_try_advisory_xact_lock(hashtext('longshore.worker'), p_worker) then",
-      replacement: 'if false then',
-    },
+    without: { name: 'unregister_worker', guard: 'worker-lock' },
     happens: async () => {
       await deployment.producer({ tasks: [task] }).enqueue(task, 1)
       const worker = await workByHand(database, ['task'])
@@ -389,7 +365,7 @@ const deaths: Guard[] = [
   },
   {
     rule: 'a claim that is under way while its worker is taken for dead is broken off only if nobody reads its answer',
-    without: { name: 'end_claims', remove: " and a.wait_event = 'ClientWrite'" },
+    without: { name: 'end_claims', guard: 'only-unread' },
     happens: async () => {
       await deployment.producer({ tasks: [task] }).enqueue(task, 1)
       const worker = await workByHand(database, ['task'])

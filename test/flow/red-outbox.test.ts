@@ -66,37 +66,20 @@ const submitPair = async () => {
 const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Promise<unknown> }[] = [
   {
     verb: 'an enqueue of jobs of one kind',
-    note: { name: 'enqueue_alike', remove: 'if v_is_redis then', replacement: 'if false then' },
-    bell: { name: 'enqueue_alike', remove: 'if v_is_listened then', replacement: 'if false then' },
+    note: { name: 'enqueue_alike', guard: 'tell-relay' },
+    bell: { name: 'enqueue_alike', guard: 'wake-worker' },
     happens: () => enqueue(),
   },
   {
     verb: 'an enqueue with options',
-    note: {
-      name: 'insert_jobs',
-      remove:
-        "perform longshore.note_changes(v_ids, v_lanes[1], v_scores[1], p_hinted => p_hinted) where v_states[1] = 'ready';",
-      replacement: 'null;',
-    },
-    bell: {
-      name: 'insert_jobs',
-      remove: 'perform longshore.ring(v_lanes[1], cardinality(p_ids)) where',
-      replacement: 'perform 1 where',
-    },
+    note: { name: 'insert_jobs', guard: 'tell-relay' },
+    bell: { name: 'insert_jobs', guard: 'wake-worker' },
     happens: () => database.rows(`select longshore.enqueue('task', '1', '{"priority": 3}')`),
   },
   {
     verb: 'an enqueue of jobs of several kinds',
-    note: {
-      name: 'insert_jobs',
-      remove: 'perform longshore.note_changes(array_agg(s.id), p_hinted => p_hinted)',
-      replacement: 'perform 1',
-    },
-    bell: {
-      name: 'insert_jobs',
-      remove: 'perform longshore.ring(r.lane, r.jobs)',
-      replacement: 'perform r.lane',
-    },
+    note: { name: 'insert_jobs', guard: 'tell-relay' },
+    bell: { name: 'insert_jobs', guard: 'wake-worker' },
     happens: async () => {
       const producer = deployment.producer()
       await Promise.all([
@@ -108,8 +91,8 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   },
   {
     verb: 'a submission of a group',
-    note: { name: 'insert_linked', remove: "perform longshore.note_changes(ready) where ready <> '{}';" },
-    bell: { name: 'offer', remove: 'perform longshore.ring(p_lane, p_jobs);' },
+    note: { name: 'insert_linked', guard: 'tell-relay' },
+    bell: { name: 'offer', guard: 'wake-worker' },
     happens: submitPair,
   },
   {
@@ -126,11 +109,8 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   },
   {
     verb: 'a job that comes due',
-    note: { name: 'promote_due', remove: "perform longshore.note_changes(v_ids) where v_ids <> '{}';" },
-    bell: {
-      name: 'promote_due',
-      remove: 'perform longshore.offer(v_lane.lane, v_lane.score, v_lane.ids[1], cardinality(v_lane.ids));',
-    },
+    note: { name: 'promote_due', guard: 'tell-relay' },
+    bell: { name: 'promote_due', guard: 'wake-worker' },
     happens: async () => {
       await deployment.producer().enqueue(task, 1, { delay: 1 })
       await hush()
@@ -150,10 +130,7 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   },
   {
     verb: 'a rescue',
-    note: {
-      name: 'rescue',
-      remove: 'perform longshore.note_changes(v_ready, p_limits => v_freed, p_workers => v_dead);',
-    },
+    note: { name: 'rescue', guard: 'tell-relay' },
     bell: { name: 'send_back', guard: 'wake-worker' },
     happens: async () => {
       const { worker } = await claimed()
@@ -167,15 +144,8 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   },
   {
     verb: 'a change',
-    note: {
-      name: 'change',
-      remove: "perform longshore.note_changes(array[p_id]) where 'ready' in (v_job.state, v_state);",
-    },
-    bell: {
-      name: 'change',
-      remove: 'perform longshore.offer(v_job.lane, v_job.score, p_id, 1);',
-      replacement: 'null;',
-    },
+    note: { name: 'change', guard: 'tell-relay' },
+    bell: { name: 'change', guard: 'wake-worker' },
     happens: async () => {
       const producer = deployment.producer()
       const job = await producer.enqueue(task, 1, { delay: '1h' })
@@ -185,7 +155,7 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   },
   {
     verb: 'a cancel',
-    note: { name: 'cancel', remove: "perform longshore.note_changes(v_gone) where v_gone <> '{}';" },
+    note: { name: 'cancel', guard: 'tell-relay' },
     happens: async () => {
       const [job] = await enqueue()
       await deployment.producer().cancel(job?.id as string)
@@ -265,10 +235,9 @@ describe('the relay is told by the transaction itself of', () => {
       database.rows<{ id: number }>(
         "select longshore.register_worker('new', '{default}', '{task}', '{default}', '{}', '{c:}', 15000) as id",
       )
-    const note = 'perform longshore.note_changes(p_workers => array['
     await check({
       rule: 'word of a worker that comes',
-      without: { name: 'register_worker', remove: `${note}v_id]);` },
+      without: { name: 'register_worker', guard: 'tell-relay' },
       happens: async () => {
         await prepare()
         await register()
@@ -278,7 +247,7 @@ describe('the relay is told by the transaction itself of', () => {
     })
     await check({
       rule: 'word of a worker that leaves',
-      without: { name: 'unregister_worker', remove: `${note}p_worker]);` },
+      without: { name: 'unregister_worker', guard: 'tell-relay' },
       happens: async () => {
         const [row] = await register()
         await prepare()
@@ -289,7 +258,7 @@ describe('the relay is told by the transaction itself of', () => {
     })
     await check({
       rule: 'word of a worker that dies',
-      without: { name: 'rescue', remove: ', p_workers => v_dead' },
+      without: { name: 'rescue', guard: 'tell-of-dead' },
       happens: async () => {
         await register()
         await prepare()

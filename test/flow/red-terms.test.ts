@@ -54,11 +54,7 @@ const commitLate = async () => {
 const terms: Guard[] = [
   {
     rule: 'one leads at a time',
-    without: {
-      name: 'lead',
-      remove:
-        'where (l.holder, l.secret) is not distinct from (p_holder, v_secret) or l.expires_at < now() or l.rank < p_rank',
-    },
+    without: { name: 'lead', guard: 'free-lease' },
     happens: async () => {
       await free()
       await lead('one')
@@ -68,12 +64,7 @@ const terms: Guard[] = [
   },
   {
     rule: 'each term has an epoch of its own, by which Redis tells leaders apart',
-    without: {
-      name: 'lead',
-      remove:
-        'l.epoch + case when (l.holder, l.secret) is distinct from (p_holder, v_secret) then 1 else 0 end',
-      replacement: 'l.epoch',
-    },
+    without: { name: 'lead', guard: 'next-epoch' },
     happens: async () => {
       await free()
       const one = await lead('one')
@@ -84,7 +75,7 @@ const terms: Guard[] = [
   },
   {
     rule: 'whoever does not lead forgets no row of the outbox',
-    without: { name: 'relay_read', remove: 'if not is_leader then', replacement: 'if false then' },
+    without: { name: 'relay_read', guard: 'only-leader' },
     happens: async () => {
       await free()
       await throughRedis()
@@ -103,8 +94,8 @@ const terms: Guard[] = [
     rule: 'exactly the rows that were read are forgotten: others may commit late',
     without: {
       name: 'relay_read',
-      remove: 'where o.id = any (p_done);',
-      replacement: 'where o.id <= (select max(d.id) from unnest(p_done) as d(id));',
+      guard: 'exact-rows',
+      replacement: 'o.id <= (select max(d.id) from unnest(p_done) as d(id))',
     },
     happens: async () => {
       await free()
@@ -120,7 +111,7 @@ const terms: Guard[] = [
   },
   {
     rule: 'only who leads without Redis leaves it',
-    without: { name: 'switch_to_direct', remove: ' and l.rank < 2' },
+    without: { name: 'switch_to_direct', guard: 'no-relay' },
     happens: async () => {
       await free()
       await throughRedis()
@@ -153,13 +144,9 @@ describe('a term', () => {
     const raise = () => raiseEpoch(db, 'longshore', other, '100')
     expect(await begin()).toBe(false)
     expect(await raise()).toBeNull()
-    const isLeader = {
-      name: 'note_generation',
-      remove: 'not longshore.is_leader',
-      replacement: 'false and not longshore.is_leader',
-    }
+    const isLeader = { name: 'note_generation', guard: 'only-leader' }
     expect(await weakened(database, [isLeader], begin)).toBe(true)
-    const holds = { name: 'raise_epoch', remove: 'where l.holder = p_holder and', replacement: 'where' }
+    const holds = { name: 'raise_epoch', guard: 'only-leader' }
     expect(await weakened(database, [holds], raise)).toBe('101')
   })
 })
@@ -168,8 +155,7 @@ describe('a process', () => {
   it('works on no schema that is newer, or that has other functions than it knows', async () => {
     await database.rows("insert into longshore.migrations (version, name) values (9999, 'of tomorrow')")
     await expect(checkDatabase(db, 'longshore')).rejects.toMatchObject({ code: 'SCHEMA_NEWER' })
-    const LOOK = 'select version from longshore.migrations'
-    await withWeakQueries(database, { remove: LOOK, replacement: `${LOOK} where version < 9999` }, weak =>
+    await withWeakQueries(database, { point: 'versions', insertion: 'where version < 9999' }, weak =>
       checkDatabase(weak, 'longshore'),
     )
     await database.rows('delete from longshore.migrations where version = 9999')
@@ -181,8 +167,8 @@ describe('a process', () => {
     await withWeakQueries(
       database,
       {
-        remove: 'select name, checksum from longshore.functions',
-        replacement: `select name, case name when 'settle' then '${was?.checksum}' else checksum end as checksum from longshore.functions`,
+        guard: 'checksum',
+        replacement: `case name when 'settle' then '${was?.checksum}' else checksum end as checksum`,
       },
       weak => checkDatabase(weak, 'longshore'),
     )
@@ -197,8 +183,8 @@ describe('a process', () => {
     await withWeakQueries(
       database,
       {
-        remove: 'select version, serves_from from',
-        replacement: "select version, '0.0.0' as serves_from from",
+        guard: 'serves-from',
+        replacement: "'0.0.0' as serves_from",
       },
       weak => checkDatabase(weak, 'longshore'),
     )

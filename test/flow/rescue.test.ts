@@ -243,20 +243,15 @@ describe('a beat and a rescue at once', () => {
   }
   const paused = {
     name: 'rescue',
-    remove: "perform pg_advisory_xact_lock(hashtext('longshore.worker'), v_worker.id);",
-    replacement: `set local lock_timeout = 0; ${pauseAt(77)}
-      perform pg_advisory_xact_lock(hashtext('longshore.worker'), v_worker.id);`,
+    point: 'before-lock',
+    insertion: `set local lock_timeout = 0; ${pauseAt(77)}`,
   }
 
   it('the beat first: the worker lives', async () => {
     deployment.skipAudit('a guard is taken away, and jobs are removed by hand')
     expect(await weakened(database, [paused], beatMeanwhile)).toEqual([])
     // Without looking again under the lock, a worker that lives would be declared dead.
-    const blind = {
-      name: 'rescue',
-      remove: 'where w.id = v_worker.id and (w.dead_at is not null or w.expires_at < clock_timestamp())',
-      replacement: 'where w.id = v_worker.id',
-    }
+    const blind = { name: 'rescue', guard: 'look-again' }
     expect(await weakened(database, [paused, blind], beatMeanwhile)).toHaveLength(1)
   })
 

@@ -432,6 +432,7 @@ holds(
         'read_logs',
         'read_progress',
         'read_unseen_logs',
+        'register_tasks_if_new',
       ],
       ...['register_tasks_if_new', 'resume_workflow', 'run_at_of', 'score'],
     ])
@@ -557,20 +558,12 @@ describe('without its guard', () => {
   ]
   it.each(given)('[X15] %s gives away what is another’s', async (name, attack) => {
     expect(await attack()).toBeFalsy()
-    const gone = {
-      name,
-      remove: 'longshore.is_own(',
-      replacement: 'longshore.is_anyones(',
-      isEverywhere: true,
-    }
+    const gone = { name, call: 'is_own', other: 'is_anyones' }
     expect(await weakened(database, [gone], attack)).toBeTruthy()
   })
 
   it('[X15] the last of two producers that introduce a task at once decides', async () => {
-    const gone = {
-      name: 'register_tasks_if_new',
-      remove: "perform pg_advisory_xact_lock(hashtext('longshore.make_lane'));",
-    }
+    const gone = { name: 'register_tasks_if_new', guard: 'one-at-a-time' }
     expect(await weakened(database, [gone], () => race('raced without'))).toMatchObject({ queue: 'x' })
   })
 })

@@ -598,11 +598,12 @@ describe('a producer', () => {
 })
 
 describe('without its guard', () => {
-  const weak = (name: string) => ({
-    name,
-    remove: 'longshore.need_worker(p_worker, p_secret)',
-    replacement: 'p_worker',
-  })
+  beforeAll(() =>
+    database.rows(
+      "create function longshore.take_for_worker(int, bytea) returns int language sql as 'select $1'",
+    ),
+  )
+  const weak = (name: string) => ({ name, call: 'need_worker', other: 'take_for_worker' })
   const DIRECT = Object.keys(CALLS).filter(
     name => !['read_parents', 'read_group_of', 'write_logs'].includes(name),
   )
@@ -616,11 +617,7 @@ describe('without its guard', () => {
 
   it('[X15] need_run tells of the parents of another’s job, and write_logs writes its lines', async () => {
     const { victim, thief, job, token } = await stolen('weak run')
-    const unguarded = {
-      name: 'need_run',
-      remove: 'if not exists (',
-      replacement: 'if false and not exists (',
-    }
+    const unguarded = { name: 'need_run', guard: 'own-run' }
     expect(
       await weakened(database, [unguarded], () => call('read_group_of', 'two', thief, job, token)),
     ).toBeNull()
@@ -631,7 +628,7 @@ describe('without its guard', () => {
         thief.secret,
       ])
     expect(await write()).toBe(1)
-    const anyones = { name: 'write_logs', remove: ' and j.worker_id = p_worker', replacement: '' }
+    const anyones = { name: 'write_logs', guard: 'own-worker' }
     expect(await weakened(database, [anyones], write)).toBe(0)
     await database.rows('delete from longshore.jobs where id = $1', [job])
     expect(victim.id).not.toBe(thief.id)
@@ -644,18 +641,10 @@ describe('without its guard', () => {
     await rows('one', "select longshore.lead_as_worker('me', 60000, $1)", [newSecret()])
     const forged = () => refusal('two', "select longshore.lead_as_worker('me', 60000, $1)", [newSecret()])
     expect(await forged()).toBeNull()
-    const byName = {
-      name: 'lead',
-      remove: 'where (l.holder, l.secret) is not distinct from (p_holder, v_secret)',
-      replacement: 'where l.holder = p_holder',
-    }
+    const byName = { name: 'lead', guard: 'own-secret', replacement: 'l.holder = p_holder' }
     const duty = () => refusal('two', "select longshore.maintain_log_partitions(1, 'you', $1)", [newSecret()])
     expect(await duty()).toBe('LS006')
-    const unchecked = {
-      name: 'need_leader',
-      remove: 'elsif not longshore.is_leader',
-      replacement: 'elsif false and not longshore.is_leader',
-    }
+    const unchecked = { name: 'need_leader', guard: 'only-leader' }
     expect(await weakened(database, [unchecked], duty)).toBe('')
     expect(await weakened(database, [byName], forged)).not.toBeNull()
   })

@@ -102,11 +102,7 @@ const BARRIER = 85
 
 describe('watchdog', () => {
   it('[S12] does not report a group that ends between the look at it and the report', async () => {
-    const pause = {
-      name: 'report_stuck',
-      remove: '\nbegin\n',
-      replacement: `\nbegin\n  ${pauseAt(BARRIER)}\n`,
-    }
+    const pause = { name: 'report_stuck', point: 'start', insertion: pauseAt(BARRIER) }
     /** Whether it counts as stuck, though it has ended. */
     const endMeanwhile = async () => {
       const { producer, group } = await frozenAndRun()
@@ -128,7 +124,7 @@ describe('watchdog', () => {
       return rows.length > 0
     }
     expect(await weakened(database, [pause], endMeanwhile)).toBe(false)
-    const blind = { name: 'report_stuck', remove: ' and g.finished_at is null' }
+    const blind = { name: 'report_stuck', guard: 'not-ended' }
     expect(await weakened(database, [pause, blind], endMeanwhile)).toBe(true)
   })
 
@@ -383,11 +379,7 @@ describe('what excuses a group', () => {
     await worker.claim(1)
     await quiet(group, 'running')
     // Without following the turn, a group would be cancelled because another takes its time.
-    const blind = {
-      name: 'why_group_is_idle',
-      remove: 'where t.group_id is not null',
-      replacement: 'where false',
-    }
+    const blind = { name: 'why_group_is_idle', guard: 'follow-turns' }
     expect(await weakened(database, [blind], () => excuseOf(group))).toBeNull()
     await database.rows("update longshore.workers set expires_at = now() - interval '1 second'")
     expect((await watch()).map(({ id }) => id)).toEqual([other.id, group.id].sort())
@@ -474,11 +466,7 @@ describe('what excuses a group', () => {
     }
     expect(await excusedAtFirst()).toEqual([0, 1])
     // Asked for only at the end, an excuse that has just gone would not count.
-    const late = {
-      name: 'watch_groups',
-      remove: 'v_quiet_ms >= v_settings.ms / 2',
-      replacement: 'v_quiet_ms >= v_settings.ms',
-    }
+    const late = { name: 'watch_groups', guard: 'ask-early' }
     expect(await weakened(database, [late], excusedAtFirst)).toEqual([1, 0])
   })
 })

@@ -126,15 +126,10 @@ describe('the end of the head and an enqueue at once', () => {
     const guards: Weakness[] = [
       {
         name: 'insert_linked',
-        remove: 'array_agg(l.halted_by is null order by l.key)\n    into',
-        replacement: `array_agg(not exists (select from longshore.jobs j where j.workflow = l.id) order by l.key)
-          into`,
+        guard: 'not-halted',
+        replacement: 'not exists (select from longshore.jobs j where j.workflow = l.id)',
       },
-      {
-        name: 'insert_linked',
-        remove: 'h.id is null',
-        replacement: 'true',
-      },
+      { name: 'insert_linked', guard: 'one-turn' },
     ]
     expect(await weakened(database, guards, twoFirst)).toBe('23505')
   })
@@ -171,11 +166,7 @@ describe('the end of the head and an enqueue at once', () => {
     await database.rows(
       'truncate longshore.jobs, longshore.finished_jobs, longshore.workflows, longshore.workers',
     )
-    const guard: Weakness = {
-      name: 'insert_linked',
-      remove: 'perform from longshore.jobs j where j.id = any (p_ids) order by j.id for key share;',
-      replacement: 'perform 1;',
-    }
+    const guard: Weakness = { name: 'insert_linked', guard: 'job-locks' }
     expect(await weakened(database, [BEFORE_LOCK, guard], endsWhileEnqueuedAgain)).toBe('40P01')
   })
 })
@@ -254,11 +245,7 @@ describe('the end of the head and a cancel of the next at once', () => {
     expect(await settleFirst()).toBe('c')
     expect(await broken()).toEqual([])
     await database.rows('truncate longshore.jobs, longshore.workflows')
-    const guard = {
-      name: 'cancel',
-      remove: 'v_workflows := v_workflows || v_job.workflow;',
-      replacement: 'null;',
-    }
+    const guard = { name: 'cancel', guard: 'pass-turn' }
     expect(await weakened(database, [guard], settleFirst)).toBe('')
     expect(await broken()).toContainEqual(STRANDED)
   })
@@ -287,15 +274,11 @@ describe('the end of the head and a cancel of the next at once', () => {
 
   it('[W2] [S13] neither waits for the other: who cancels a job without the turn needs no workflow', async () => {
     deployment.skipAudit('a guard is taken away')
-    const pause: Weakness = {
-      name: 'cancel',
-      remove: "perform longshore.note_changes(v_gone) where v_gone <> '{}';",
-      replacement: pauseAt(7),
-    }
+    const pause: Weakness = { name: 'cancel', point: 'jobs-ended', insertion: pauseAt(7) }
     expect(await weakened(database, [pause], cancelAndComplete)).toBe('done')
     expect(await broken()).toEqual([])
     await database.rows('truncate longshore.jobs, longshore.workflows, longshore.workers')
-    const guard: Weakness = { name: 'cancel', remove: 'if v_job.has_turn then', replacement: 'if true then' }
+    const guard: Weakness = { name: 'cancel', guard: 'has-turn', replacement: 'true' }
     expect(await weakened(database, [pause, guard], cancelAndComplete)).toBe('40P01')
   })
 })
@@ -457,11 +440,7 @@ describe.each(['repeatable read', 'serializable'])('an enqueue in a %s transacti
     deployment.skipAudit('a guard is taken away')
     expect((await again()).answer).toBe('40001')
     await database.rows('truncate longshore.jobs, longshore.workflows')
-    const guard: Weakness = {
-      name: 'insert_linked',
-      remove: 'perform from longshore.jobs j where j.id = any (p_ids) order by j.id for key share;',
-      replacement: 'perform 1;',
-    }
+    const guard: Weakness = { name: 'insert_linked', guard: 'job-locks' }
     const red = await weakened(database, [guard], again)
     expect(red.answer).toBe('done')
     expect(await database.rows('select from longshore.jobs where id = $1', [red.id])).toHaveLength(1)

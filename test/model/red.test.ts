@@ -65,7 +65,7 @@ const direct: Fault[] = [
   },
   {
     fault: 'a rescue uses up an attempt',
-    weaknesses: [{ name: 'rescue', remove: 'v_job.attempts := v_job.attempts - 1;' }],
+    weaknesses: [{ name: 'rescue', guard: 'attempt-back' }],
     problem: /attempts/,
   },
   {

@@ -8,7 +8,7 @@ import { inSchema } from '../../src/postgres/schema-name.ts'
 import type { TestDatabase } from './database.ts'
 
 /** A function or view of the schema, by its name, with one change. */
-export type Weakness = WithoutGuard | WithInsertion | WithSetting | WithoutText
+export type Weakness = WithoutGuard | WithInsertion | WithSetting | WithOtherCall | WithoutText
 
 /** Without what stands between `/* guard: x *\/` and `/* end x *\/`, wherever that is in the function. */
 export interface WithoutGuard {
@@ -32,7 +32,14 @@ export interface WithSetting {
   value: string
 }
 
-/** Without a piece of its text. */
+/** With a call of another function of the schema, wherever it calls this one. */
+export interface WithOtherCall {
+  name: string
+  call: string
+  other: string
+}
+
+/** Without a piece of its text: for claims and slots only; goes with them. */
 export interface WithoutText {
   name: string
   remove: string
@@ -65,7 +72,9 @@ function sqlOf(name: string): string {
   return sql
 }
 
-function weaken(sql: string, weakness: Weakness): string {
+type Change = Weakness | Omit<WithoutGuard, 'name'> | Omit<WithInsertion, 'name'>
+
+function weaken(sql: string, weakness: Change): string {
   if ('guard' in weakness) {
     const { guard, replacement = '' } = weakness
     return sql.replaceAll(
@@ -78,6 +87,7 @@ function weaken(sql: string, weakness: Weakness): string {
     if (point === 'start') return sql.replace('\nbegin\n', begin => `${begin}  ${insertion}\n`)
     return sql.replaceAll(`/* point: ${point} */`, () => insertion)
   }
+  if ('call' in weakness) return sql.replaceAll(`longshore.${weakness.call}(`, `longshore.${weakness.other}(`)
   if ('setting' in weakness) {
     const { setting, value } = weakness
     return sql.replace(new RegExp(`^set ${setting} = .*$`, 'm'), () => `set ${setting} = '${value}'`)
@@ -113,19 +123,18 @@ export async function weakened<T>(
 /** Run `work` with a connection whose statements lack a guard: for SQL that stands in `src`. */
 export async function withWeakQueries<T>(
   database: TestDatabase,
-  { remove, replacement = '' }: Omit<WithoutText, 'name'>,
+  weakness: Omit<WithoutGuard, 'name'> | Omit<WithInsertion, 'name'>,
   work: (db: Queryable) => Promise<T>,
 ): Promise<T> {
-  const guarded = inSchema('longshore', remove)
   let isWeak = false
   const result = await work({
     query: async (text, values) => {
-      const weak = text.replace(guarded, () => inSchema('longshore', replacement))
+      const weak = weaken(text, weakness)
       isWeak ||= weak !== text
       return { rows: await database.rows(weak, values) }
     },
   })
-  if (!isWeak) throw new Error(`no statement held: ${remove}`)
+  if (!isWeak) throw new Error(`no statement holds: ${JSON.stringify(weakness)}`)
   return result
 }
 

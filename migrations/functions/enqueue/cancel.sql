@@ -23,13 +23,15 @@ begin
       using errcode = 'invalid_parameter_value', hint = 'Cancel them in several calls.';
   end if;
   for id in select distinct g.id from unnest(p_ids) as g(id) where g.id is not null order by 1 loop
-    select * into v_job from longshore.jobs j where j.id = cancel.id and longshore.is_own(v_role, j.enqueued_by) for update;
+    select * into v_job from longshore.jobs j
+    where j.id = cancel.id and longshore.is_own(v_role, j.enqueued_by) /* guard: job-lock */ for update /* end job-lock */;
+    /* point: job-held */
     if not found then
       answer := coalesce((
         select case when f.state = 'cancelled' then 'cancelled' else 'finished' end
         from longshore.finished_jobs f where f.id = cancel.id and longshore.is_own(v_role, f.enqueued_by) limit 1
       ), 'unknown');
-    elsif v_job.state = 'running' then
+    elsif /* guard: leave-running */ v_job.state = 'running' /* end leave-running */ then
       update longshore.jobs j set is_cancelled = true where j.id = v_job.id and not j.is_cancelled;
       perform pg_notify('longshore.worker_' || v_job.worker_id, 'cancel');
       answer := 'cancelling';
@@ -37,8 +39,8 @@ begin
       perform longshore.finish_job(v_job, 'cancelled');
       if v_job.group_id is not null or v_job.workflow is not null then
         v_linked := v_linked || v_job.id;
-        if v_job.has_turn then
-          v_workflows := v_workflows || v_job.workflow;
+        if /* guard: has-turn */ v_job.has_turn /* end has-turn */ then
+          /* guard: pass-turn */ v_workflows := v_workflows || v_job.workflow; /* end pass-turn */
         end if;
       end if;
       if v_job.state = 'ready' then
@@ -48,7 +50,8 @@ begin
     end if;
     return next;
   end loop;
-  perform longshore.note_changes(v_gone) where v_gone <> '{}';
+  /* point: jobs-ended */
+  /* guard: tell-relay */ perform longshore.note_changes(v_gone) where v_gone <> '{}'; /* end tell-relay */
   if v_linked <> '{}' then
     perform longshore.pass_on_patiently(
       v_linked, array_fill('cancelled'::longshore.job_state, array[cardinality(v_linked)]), v_workflows, '1 second');

@@ -23,14 +23,16 @@ begin
   if v_given_ms is not null and v_delay_ms is not null then
     raise exception 'longshore: give delayMs or runAt, not both' using errcode = 'invalid_parameter_value';
   end if;
-  select * into v_job from longshore.jobs j where j.id = p_id and longshore.is_own(v_role, j.enqueued_by) for update;
+  select * into v_job from longshore.jobs j
+  where j.id = p_id and longshore.is_own(v_role, j.enqueued_by) /* guard: job-lock */ for update /* end job-lock */;
   if not found then
     return case when exists (
       select from longshore.finished_jobs f where f.id = p_id and longshore.is_own(v_role, f.enqueued_by)) then 'finished' else 'unknown' end;
   end if;
-  if v_job.state = 'running' then
+  /* point: job-held */
+  /* guard: not-running */ if v_job.state = 'running' then
     return 'running';
-  end if;
+  end if; /* end not-running */
   v_now_ms := floor(extract(epoch from clock_timestamp()) * 1000);
   v_run_at_ms := coalesce(v_given_ms, v_now_ms + v_delay_ms, v_job.score & 4398046511103);
   v_job.score := longshore.score(
@@ -52,9 +54,9 @@ begin
     end;
   end if;
   update longshore.jobs j set score = v_job.score, lane = v_job.lane, state = v_state where j.id = p_id;
-  perform longshore.note_changes(array[p_id]) where 'ready' in (v_job.state, v_state);
+  /* guard: tell-relay */ perform longshore.note_changes(array[p_id]) where 'ready' in (v_job.state, v_state); /* end tell-relay */
   if v_state = 'ready' then
-    perform longshore.offer(v_job.lane, v_job.score, p_id, 1);
+    /* guard: wake-worker */ perform longshore.offer(v_job.lane, v_job.score, p_id, 1); /* end wake-worker */
   elsif v_state = 'scheduled' and v_run_at_ms < v_now_ms + 300 then
     perform pg_notify('longshore.due', '');
   end if;

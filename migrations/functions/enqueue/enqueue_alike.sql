@@ -38,10 +38,11 @@ begin
     raise exception 'longshore: % payloads for % ids', v_made, cardinality(p_ids) using errcode = 'invalid_parameter_value';
   end if;
   if v_is_redis then
-    insert into longshore.outbox (jobs, lane, score, hinted) values (p_ids, lane, score, p_hinted);
+    /* guard: tell-relay */ insert into longshore.outbox (jobs, lane, score, hinted)
+    values (p_ids, lane, score, p_hinted); /* end tell-relay */
   end if;
   if v_is_listened then
-    perform longshore.ring(lane, cardinality(p_ids));
+    /* guard: wake-worker */ perform longshore.ring(lane, cardinality(p_ids)); /* end wake-worker */
   end if;
 end
 $$;

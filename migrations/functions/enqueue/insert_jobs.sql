@@ -87,21 +87,21 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
       -- Above READ COMMITTED the history cannot be read afresh below: whoever ends one of these jobs right now
       -- must become a serialization failure.
-      perform 1 from longshore.jobs j where j.id = any (p_ids) order by j.id for key share;
+      /* guard: job-locks */ perform 1 from longshore.jobs j where j.id = any (p_ids) order by j.id for key share; /* end job-locks */
     end if;
     with made as (
       insert into longshore.jobs (id, lane, score, state, max_attempts, payload, trace, enqueued_by)
       select t.id, v_lanes[t.no], v_scores[t.no], v_states[t.no], v_max_attempts[t.no], t.payload::jsonb, t.trace, v_role
       from unnest(p_ids, coalesce(p_shape_nos, array_fill(1, array[cardinality(p_ids)])), v_payloads, p_traces)
         as t(id, no, payload, trace)
-      where not exists (select from longshore.finished_jobs f where f.id = t.id offset 0)
-      on conflict (id) do nothing
+      /* guard: not-ended */ where not exists (select from longshore.finished_jobs f where f.id = t.id offset 0) /* end not-ended */
+      /* guard: known-id */ on conflict (id) do nothing /* end known-id */
       returning id
     )
-    select coalesce(array_agg(m.id), '{}') into v_ids from made m;
+    select /* guard: only-new */ coalesce(array_agg(m.id), '{}') /* end only-new */ into v_ids from made m;
     -- A job that ended while the insert waited for it is history by now, and must not run again.
-    delete from longshore.jobs j
-    where j.id = any (v_ids) and exists (select from longshore.finished_jobs f where f.id = j.id offset 0);
+    /* guard: look-again */ delete from longshore.jobs j
+    where j.id = any (v_ids) and exists (select from longshore.finished_jobs f where f.id = j.id offset 0); /* end look-again */
     select coalesce(array_agg(j.id), '{}') into v_ids from longshore.jobs j where j.id = any (v_ids);
   elsif p_shape_nos is null then
     insert into longshore.jobs (id, lane, score, state, max_attempts, payload, trace, enqueued_by)
@@ -140,21 +140,22 @@ begin
       where v_states[s.no] = 'ready' group by v_lanes[s.no] order by v_lanes[s.no];
     end if;
     if p_shape_nos is null then
-      perform longshore.note_changes(v_ids, v_lanes[1], v_scores[1], p_hinted => p_hinted) where v_states[1] = 'ready';
+      /* guard: tell-relay */ perform longshore.note_changes(v_ids, v_lanes[1], v_scores[1], p_hinted => p_hinted)
+      where v_states[1] = 'ready'; /* end tell-relay */
     else
-      perform longshore.note_changes(array_agg(s.id), p_hinted => p_hinted)
+      /* guard: tell-relay */ perform longshore.note_changes(array_agg(s.id), p_hinted => p_hinted)
       from unnest(p_ids, p_shape_nos) as s(id, no)
-      where v_states[s.no] = 'ready' and (not p_checked or s.id = any (v_ids)) having count(*) > 0;
+      where v_states[s.no] = 'ready' and (not p_checked or s.id = any (v_ids)) having count(*) > 0; /* end tell-relay */
     end if;
     if exists (select from longshore.workers w where w.listening) then
       if p_shape_nos is null then
-        perform longshore.ring(v_lanes[1], cardinality(p_ids)) where v_states[1] = 'ready';
+        /* guard: wake-worker */ perform longshore.ring(v_lanes[1], cardinality(p_ids)) where v_states[1] = 'ready'; /* end wake-worker */
       else
-        perform longshore.ring(r.lane, r.jobs)
+        /* guard: wake-worker */ perform longshore.ring(r.lane, r.jobs)
         from (
           select v_lanes[n.no] as lane, count(*) as jobs
           from unnest(p_shape_nos) as n(no) where v_states[n.no] = 'ready' group by 1
-        ) r;
+        ) r; /* end wake-worker */
       end if;
     end if;
   end if;

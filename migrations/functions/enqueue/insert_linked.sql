@@ -29,7 +29,7 @@ begin
   if p_checked then
     -- Before the workflows, as settle does: whoever ends one of these jobs right now is waited for. Above READ COMMITTED that
     -- becomes a serialization failure, since the history cannot be read afresh below.
-    perform from longshore.jobs j where j.id = any (p_ids) order by j.id for key share;
+    /* guard: job-locks */ perform from longshore.jobs j where j.id = any (p_ids) order by j.id for key share; /* end job-locks */
   end if;
   if p_workflows is not null then
     with given as (
@@ -40,14 +40,15 @@ begin
       returning w.id, w.key, w.next_seq, w.halted_by
     )
     select array_agg(l.key order by l.key), array_agg(l.id order by l.key),
-      array_agg(l.next_seq - g.jobs order by l.key), array_agg(l.halted_by is null order by l.key)
+      array_agg(l.next_seq - g.jobs order by l.key),
+      array_agg(/* guard: not-halted */ l.halted_by is null /* end not-halted */ order by l.key)
     into v_keys, v_workflows, v_firsts, v_free
     from locked l join given g on g.key = l.key;
     if v_keys is null then
       p_workflows := null;
     else
       -- A statement of its own, after the locks: whoever had the turn and has ended is gone.
-      select array_agg(w.is_free and h.id is null order by w.no)
+      select array_agg(w.is_free /* guard: one-turn */ and h.id is null /* end one-turn */ order by w.no)
       into v_free
       from unnest(v_workflows, v_free) with ordinality as w(id, is_free, no)
       left join lateral (select j.id from longshore.jobs j where j.workflow = w.id limit 1) h on true;
@@ -64,7 +65,8 @@ begin
     from unnest(p_ids, p_shape_nos, p_payloads, p_workflows, p_halts, p_pending, p_traces, p_groups)
       with ordinality as t(id, shape, payload, key, halts, pending, trace, group_id, no)
     left join unnest(v_keys, v_workflows, v_firsts, v_free) as w(key, id, first, is_free) on w.key = t.key
-    where not p_checked or not exists (select from longshore.finished_jobs f where f.id = t.id offset 0)
+    /* guard: not-ended */ where not p_checked
+      or not exists (select from longshore.finished_jobs f where f.id = t.id offset 0) /* end not-ended */
   ), inserted as (
     insert into longshore.jobs (id, lane, score, state, max_attempts, payload, group_id, pending, workflow, workflow_seq,
       has_turn, halts, trace, enqueued_by)
@@ -86,8 +88,8 @@ begin
   end if;
   if p_checked then
     -- A job that ended while the insert waited for it is history by now, and must not run again.
-    delete from longshore.jobs j
-    where j.id = any (made) and exists (select from longshore.finished_jobs f where f.id = j.id offset 0);
+    /* guard: look-again */ delete from longshore.jobs j
+    where j.id = any (made) and exists (select from longshore.finished_jobs f where f.id = j.id offset 0); /* end look-again */
     made := array(select j.id from longshore.jobs j where j.id = any (made));
     ready := array(select r.id from unnest(ready) as r(id) where r.id = any (made));
   end if;
@@ -99,7 +101,7 @@ begin
   loop
     perform longshore.offer(v_lane.lane, v_lane.score, v_lane.first, v_lane.jobs);
   end loop;
-  perform longshore.note_changes(ready) where ready <> '{}';
+  /* guard: tell-relay */ perform longshore.note_changes(ready) where ready <> '{}'; /* end tell-relay */
   if p_checked and v_workflows is not null then
     ready := ready || longshore.pass_on('{}', '{}', v_workflows);
   end if;

@@ -12,7 +12,7 @@ begin
     return;
   end if;
   -- One at a time, as register_tasks goes: then the statement below sees what the one before has made known.
-  perform pg_advisory_xact_lock(hashtext('longshore.make_lane')); /* guard: one introduces at a time */
+  /* guard: one-at-a-time */ perform pg_advisory_xact_lock(hashtext('longshore.make_lane')); /* end one-at-a-time */
   perform longshore.register_tasks(jsonb_agg(g.task))
   from jsonb_array_elements(p_tasks) as g(task)
   where not exists (select from longshore.tasks t where t.name = g.task ->> 'name')

@@ -35,13 +35,13 @@ begin
         raise exception 'longshore: group id % is taken by a group of another user', p_group
           using errcode = 'LS004', hint = 'Choose another id.';
       end if;
-      return case when p_retried and (exists (select from longshore.jobs j where j.id = p_ids[1])
-        or exists (select from longshore.finished_jobs f where f.id = p_ids[1])) then 'again' else 'known' end;
+      return case when /* guard: own-try */ p_retried and (exists (select from longshore.jobs j where j.id = p_ids[1])
+        or exists (select from longshore.finished_jobs f where f.id = p_ids[1])) /* end own-try */ then 'again' else 'known' end;
     end if;
   else
     -- Held until the commit: the group cannot end meanwhile.
     select * into v_group from longshore.groups g
-    where g.id = p_group and longshore.is_own(v_role, g.enqueued_by) for key share;
+    where g.id = p_group and longshore.is_own(v_role, g.enqueued_by) /* guard: group-lock */ for key share /* end group-lock */;
     if not found then
       raise exception 'longshore: there is no group %', p_group using errcode = 'LS002', hint = 'Was it submitted by this service, and has its transaction been committed?';
     end if;
@@ -50,16 +50,17 @@ begin
     then
       return 'again';
     end if;
-    if v_group.finished_at is not null or v_group.cancelled_at is not null then
+    /* guard: not-ended */ if v_group.finished_at is not null or v_group.cancelled_at is not null then
       raise exception 'longshore: group % has %: no job can be added to it', p_group,
         case when v_group.finished_at is not null then 'ended as ' || v_group.end_state else 'been cancelled' end
         using errcode = 'LS003', hint = 'Submit a new group.';
-    end if;
+    end if; /* end not-ended */
   end if;
 
   -- A parent that is just ending is waited for; one that has not ended cannot until this transaction has.
   if p_held <> '{}' then
-    perform from longshore.jobs j where j.id = any (p_held) and j.group_id = p_group order by j.id for key share;
+    /* guard: parent-locks */ perform from longshore.jobs j
+    where j.id = any (p_held) and j.group_id = p_group order by j.id for key share; /* end parent-locks */
   end if;
   if p_parents <> '{}' then
     with parents as materialized (
@@ -96,11 +97,11 @@ begin
       array(select p_ids[c.child] from counted c where c.doom is not null order by c.child),
       array(select c.doom::longshore.job_state from counted c where c.doom is not null order by c.child)
     into v_strange, v_is_foreign, v_pending, v_doomed, v_doomed_states;
-    if v_strange is not null then
+    /* guard: own-group */ if v_strange is not null then
       raise exception 'longshore: job %, which another is to run after, %', v_strange,
         case when v_is_foreign then 'does not belong to group ' || p_group else 'is not known (or its history has been dropped)' end
         using errcode = 'LS004', hint = 'A job can only run after jobs of its own group.';
-    end if;
+    end if; /* end own-group */
   end if;
 
   perform longshore.insert_jobs(

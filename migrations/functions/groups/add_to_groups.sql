@@ -33,8 +33,8 @@ begin
   select p_ids[e.parent], p_ids[e.child], e.policy from unnest(p_children, p_parents, p_policies) as e(child, parent, policy)
   where p_group_nos[e.parent] = p_group_nos[e.child];
   get diagnostics v_count = row_count;
-  if v_count <> cardinality(p_parents) then
+  /* guard: own-group */ if v_count <> cardinality(p_parents) then
     raise exception 'longshore: a job can only run after jobs of its own group' using errcode = 'LS004';
-  end if;
+  end if; /* end own-group */
 end
 $$;

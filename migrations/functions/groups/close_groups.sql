@@ -18,8 +18,8 @@ declare
 begin
   v_groups := array(
     select g.id from longshore.groups g
-    where g.id = any (p_groups) and g.finished_at is null
-      and not exists (select from longshore.jobs j where j.group_id = g.id offset 0)
+    where g.id = any (p_groups) /* guard: not-ended */ and g.finished_at is null /* end not-ended */ /* point: before-lock */
+      /* guard: only-empty */ and not exists (select from longshore.jobs j where j.group_id = g.id offset 0) /* end only-empty */
     order by g.id for update skip locked);
   if v_groups = '{}' then
     return;
@@ -35,7 +35,7 @@ begin
         count(*) filter (where f.state = 'dependency_failed') as dependency_failed
       from longshore.finished_jobs f where f.group_id = n.id
     ) c
-    where not exists (select from longshore.jobs j where j.group_id = n.id offset 0)
+    /* guard: look-again */ where not exists (select from longshore.jobs j where j.group_id = n.id offset 0) /* end look-again */
   ), closed as (
     update longshore.groups g
     set succeeded = g.succeeded + c.succeeded, failed = g.failed + c.failed, cancelled = g.cancelled + c.cancelled,

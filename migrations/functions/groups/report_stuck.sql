@@ -8,7 +8,8 @@ declare
   v_report jsonb;
 begin
   perform from longshore.groups g
-  where g.id = p_group.id and g.finished_at is null and g.seen = p_group.seen and g.stuck is not distinct from p_group.stuck
+  where g.id = p_group.id /* guard: not-ended */ and g.finished_at is null /* end not-ended */
+    and g.seen = p_group.seen and g.stuck is not distinct from p_group.stuck
   for no key update skip locked;
   if not found then
     return null;

@@ -46,7 +46,7 @@ begin
     v_quiet_ms := extract(epoch from clock_timestamp() - v_group.seen_at) * 1000;
     -- What excuses it is asked for several times before it counts as stuck: an excuse may have ended just now.
     if v_found.seen is distinct from v_group.seen
-      or (v_quiet_ms >= v_settings.ms / 2 and longshore.why_group_is_idle(v_group.id) is not null)
+      or (v_quiet_ms >= v_settings.ms /* guard: ask-early */ / 2 /* end ask-early */ and longshore.why_group_is_idle(v_group.id) is not null)
     then
       v_moved := v_moved || v_group.id;
       v_seen := v_seen || v_found.seen;

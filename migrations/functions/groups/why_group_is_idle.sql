@@ -21,14 +21,14 @@ begin
   v_groups := array(
     with recursive reached(id) as (
       select p_group
-      union
+      /* guard: follow-turns */ union
       select t.group_id
       from reached r
       cross join lateral (
         select j.workflow from longshore.jobs j where j.group_id = r.id and j.has_turn is false offset 0) j
       cross join lateral (
         select t.group_id from longshore.jobs t where t.workflow = j.workflow and t.has_turn and t.state = 'waiting' offset 0) t
-      where t.group_id is not null
+      where t.group_id is not null /* end follow-turns */
     )
     select r.id from reached r);
   if exists (

@@ -27,7 +27,8 @@ begin
     select n.job, n.lease from json_to_recordset(p_progress) as n(job uuid, lease bigint)
   ) r
   where exists (
-      select from longshore.jobs j where j.id = r.job and j.lease_token = r.lease and j.worker_id = p_worker offset 0)
+      select from longshore.jobs j
+      where j.id = r.job and j.lease_token = r.lease /* guard: own-worker */ and j.worker_id = p_worker /* end own-worker */ offset 0)
     or exists (
       select from longshore.past_runs p where p.job_id = r.job and p.lease_token = r.lease and p.worker_id = p_worker offset 0)
     or exists (
@@ -49,7 +50,7 @@ begin
   on conflict (job_id, day) do update
   set lease_token = excluded.lease_token, at = excluded.at, done = excluded.done, total = excluded.total,
     attempt = excluded.attempt
-  where p.lease_token <= excluded.lease_token;
+  /* guard: latest-run */ where p.lease_token <= excluded.lease_token /* end latest-run */;
   perform pg_notify('longshore.waiter_' || a.waiter, a.job_id::text)
   from longshore.awaited a where a.wants_logs and a.job_id = any (v_jobs);
   return (

@@ -5,9 +5,9 @@ language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if not longshore.is_leader(p_holder, p_secret) then
+  /* guard: only-leader */ if not longshore.is_leader(p_holder, p_secret) then
     return false;
-  end if;
+  end if; /* end only-leader */
   insert into longshore.relayed (queue, generation, seq) values (p_queue, p_generation, p_seq)
   on conflict (queue) do update set generation = excluded.generation, seq = excluded.seq;
   return true;

@@ -10,7 +10,8 @@ begin
     raise exception 'longshore: epoch % is out of bounds: from 0 to 2^52', p_above using errcode = 'invalid_parameter_value';
   end if;
   update longshore.leader l set epoch = greatest(l.epoch, p_above) + 1
-  where l.holder = p_holder and longshore.fits_secret(l.secret, p_secret) and l.expires_at > clock_timestamp()
+  where /* guard: only-leader */ l.holder = p_holder and /* end only-leader */
+    longshore.fits_secret(l.secret, p_secret) and l.expires_at > clock_timestamp()
   returning l.epoch into v_epoch;
   return v_epoch;
 end

@@ -35,12 +35,13 @@ begin
   is_leader := exists (
     select from longshore.leader l where l.holder = p_holder and longshore.fits_secret(l.secret, p_secret)
       and l.expires_at > clock_timestamp());
-  if not is_leader then
+  /* guard: only-leader */ if not is_leader then
     return next;
     return;
-  end if;
+  end if; /* end only-leader */
   if p_done <> '{}' then
-    delete from longshore.outbox o where o.id = any (p_done);
+    /* point: before-delete */
+    delete from longshore.outbox o where /* guard: exact-rows */ o.id = any (p_done) /* end exact-rows */;
     update longshore.relayed r set seq = greatest(r.seq, d.seq)
     from unnest(p_queues, p_seqs) as d(queue, seq) where r.queue = d.queue and r.seq < d.seq;
   end if;

@@ -35,7 +35,8 @@ begin
   where j.state = 'running' and j.lane = any (v_lanes) and v_capacity is not null
     and case when p_key = '' then j.slot is null else j.key_slot is null end
   order by j.id for no key update;
-  perform from longshore.slot_groups g where g.limit_id = v_limit.id order by g.number for update;
+  /* guard: slot-locks */ perform from longshore.slot_groups g
+  where g.limit_id = v_limit.id order by g.number for update; /* end slot-locks */
   perform from longshore.limits k where k.id = v_limit.id for no key update;
   with bare as (
     select j.id, ((row_number() over (order by j.id) - 1) % v_groups)::smallint as number from longshore.jobs j

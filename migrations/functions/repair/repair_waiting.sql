@@ -36,11 +36,13 @@ begin
       said := format('its workflow goes on as "recovered %s"; ', v_job.workflow);
       is_done := true;
     end if;
-    select * into v_workflow from longshore.workflows w where w.id = v_job.workflow for update;
+    select * into v_workflow from longshore.workflows w
+    where w.id = v_job.workflow /* guard: workflow-lock */ for update /* end workflow-lock */;
     select j.id into v_first from longshore.jobs j where j.workflow = v_job.workflow order by j.workflow_seq limit 1;
     select * into v_holder from longshore.jobs j where j.workflow = v_job.workflow and j.has_turn;
   end if;
-  perform from longshore.jobs j where j.id in (p_job, v_first, v_holder.id) order by j.id for update;
+  /* guard: job-locks */ perform from longshore.jobs j
+  where j.id in (p_job, v_first, v_holder.id) order by j.id for update; /* end job-locks */
   -- After the locks: as it is now.
   select * into v_job from longshore.jobs j where j.id = p_job;
   if not found then

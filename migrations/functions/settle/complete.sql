@@ -18,7 +18,7 @@ begin
   /* guard: own-transaction */ if current_setting('longshore_run.lease', true) is distinct from p_token::text then
     return 'ended';
   end if; /* end own-transaction */
-  /* guard: own-secret */ p_worker := longshore.need_worker(p_worker, p_secret); /* end own-secret */
+  p_worker := longshore.need_worker(p_worker, p_secret);
   select * into v_job from longshore.jobs j
   where j.id = p_id
     /* guard: own-worker */ and j.worker_id = p_worker /* end own-worker */

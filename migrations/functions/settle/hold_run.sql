@@ -6,7 +6,7 @@ security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$
 begin
-  /* guard: own-secret */ p_worker := longshore.need_worker(p_worker, p_secret); /* end own-secret */
+  p_worker := longshore.need_worker(p_worker, p_secret);
   perform from longshore.jobs j where j.id = p_id and j.worker_id = p_worker and j.lease_token = p_token for update;
   return case
     when found then 'held'

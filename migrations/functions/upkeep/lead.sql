@@ -13,12 +13,14 @@ begin
       using errcode = 'invalid_parameter_value';
   end if;
   update longshore.leader l
-  set epoch = l.epoch + case when (l.holder, l.secret) is distinct from (p_holder, v_secret) then 1 else 0 end,
+  set epoch = l.epoch
+      /* guard: next-epoch */ + case when (l.holder, l.secret) is distinct from (p_holder, v_secret) then 1 else 0 end /* end next-epoch */,
     holder = p_holder, secret = v_secret, rank = p_rank,
     asleep = l.asleep and (l.holder, l.secret) is not distinct from (p_holder, v_secret),
     since = case when (l.holder, l.secret) is not distinct from (p_holder, v_secret) and l.expires_at >= now() then l.since else now() end,
     expires_at = now() + p_lease_ms * interval '1 millisecond'
-  where (l.holder, l.secret) is not distinct from (p_holder, v_secret) or l.expires_at < now() or l.rank < p_rank
+  /* guard: free-lease */ where /* guard: own-secret */ (l.holder, l.secret) is not distinct from (p_holder, v_secret) /* end own-secret */
+    or l.expires_at < now() or l.rank < p_rank /* end free-lease */
   returning l.epoch into v_epoch;
   return v_epoch;
 end

@@ -7,9 +7,9 @@ as $$
 begin
   if p_holder is null and pg_has_role(session_user, current_user, 'member') then
     return null;
-  elsif not longshore.is_leader(p_holder, p_secret) then
+  /* guard: only-leader */ elsif not longshore.is_leader(p_holder, p_secret) then
     raise exception 'longshore: only the leader does this, and another process leads' using errcode = 'LS006',
-      hint = 'Nothing is to be done: workers and relays take the lease by themselves.';
+      hint = 'Nothing is to be done: workers and relays take the lease by themselves.'; /* end only-leader */
   end if;
   return (select extract(epoch from clock_timestamp() - l.since) * 1000 from longshore.leader l);
 end

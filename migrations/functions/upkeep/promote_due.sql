@@ -20,7 +20,8 @@ begin
   for v_lane in
     with due as materialized (
       select j.ctid from longshore.jobs j
-      where j.state = 'scheduled' and (j.score & 4398046511103) <= v_now_ms
+      where /* guard: only-scheduled */ j.state = 'scheduled' /* end only-scheduled */
+        and /* guard: only-due */ (j.score & 4398046511103) <= v_now_ms /* end only-due */
       order by (j.score & 4398046511103)
       limit p_limit
       for no key update skip locked
@@ -34,9 +35,10 @@ begin
   loop
     promoted := promoted + cardinality(v_lane.ids);
     v_ids := v_ids || v_lane.ids;
-    perform longshore.offer(v_lane.lane, v_lane.score, v_lane.ids[1], cardinality(v_lane.ids));
+    /* guard: wake-worker */ perform longshore.offer(
+      v_lane.lane, v_lane.score, v_lane.ids[1], cardinality(v_lane.ids)); /* end wake-worker */
   end loop;
-  perform longshore.note_changes(v_ids) where v_ids <> '{}';
+  /* guard: tell-relay */ perform longshore.note_changes(v_ids) where v_ids <> '{}'; /* end tell-relay */
   select (j.score & 4398046511103) - extract(epoch from clock_timestamp()) * 1000 into next_due_ms
   from longshore.jobs j where j.state = 'scheduled'
   order by (j.score & 4398046511103) limit 1;

@@ -9,7 +9,7 @@ as $$
 begin
   -- Held until the commit: nobody takes the lease, and with it the outbox, in between.
   perform from longshore.leader l
-  where l.holder = p_holder and longshore.fits_secret(l.secret, p_secret) and l.rank < 2
+  where l.holder = p_holder and longshore.fits_secret(l.secret, p_secret) /* guard: no-relay */ and l.rank < 2 /* end no-relay */
     and l.since <= clock_timestamp() - interval '1 minute'
   for update;
   if not found then

@@ -14,7 +14,7 @@ begin
   set expires_at = clock_timestamp() + w.lease_ms * interval '1 millisecond',
     available_capacity = p_available, max_capacity = p_max, memory_usage = p_memory, event_loop_lag_ms = p_lag_ms,
     completed = p_completed, failed = p_failed
-  where w.id = p_worker and w.dead_at is null
+  where w.id = p_worker /* guard: not-dead */ and w.dead_at is null /* end not-dead */
   returning w.drained_at is not null into is_drained;
   is_alive := found;
   has_cancelled := exists (select from longshore.jobs j where j.worker_id = p_worker and j.is_cancelled);

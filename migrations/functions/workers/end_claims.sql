@@ -7,7 +7,7 @@ as $$
 begin
   perform pg_terminate_backend(a.pid)
   from pg_locks l
-  join pg_stat_activity a on a.pid = l.pid and a.wait_event = 'ClientWrite'
+  join pg_stat_activity a on a.pid = l.pid /* guard: only-unread */ and a.wait_event = 'ClientWrite' /* end only-unread */
   where l.locktype = 'advisory' and l.database = (select d.oid from pg_database d where d.datname = current_database())
     and l.classid = (hashtext('longshore.worker')::bigint & 4294967295)::oid and l.objid = p_worker::oid
     and l.objsubid = 2 and l.mode = 'ShareLock' and l.granted;

@@ -17,7 +17,7 @@ begin
     longshore.check_secret(p_secret), case when p_is_drained then clock_timestamp() end,
     clock_timestamp() + p_lease_ms * interval '1 millisecond')
   returning id into v_id;
-  perform longshore.note_changes(p_workers => array[v_id]);
+  /* guard: tell-relay */ perform longshore.note_changes(p_workers => array[v_id]); /* end tell-relay */
   return v_id;
 end
 $$;

@@ -30,11 +30,14 @@ begin
   p_limit := least(p_limit, 10000);
   for v_worker in
     select w.id from longshore.workers w
-    where w.dead_at is not null or (w.expires_at < clock_timestamp() and w.lease_ms <= p_leading_ms)
+    where w.dead_at is not null or (
+      /* guard: expired */ w.expires_at < clock_timestamp() /* end expired */
+      /* guard: led-for-a-lease */ and w.lease_ms <= p_leading_ms /* end led-for-a-lease */)
     order by w.id
   loop
     -- A claim under way holds it until its commit; none begins while it is waited for or held here.
     begin
+      /* point: before-lock */
       perform pg_advisory_xact_lock(hashtext('longshore.worker'), v_worker.id);
     exception when lock_not_available then
       -- Whoever does not read the answer to its claim (it is paused, or cut off) keeps the transaction open, and with it
@@ -44,7 +47,9 @@ begin
     end;
     -- It may have beaten meanwhile.
     perform from longshore.workers w
-    where w.id = v_worker.id and (w.dead_at is not null or w.expires_at < clock_timestamp())
+    where w.id = v_worker.id
+      /* guard: look-again */ and (
+        w.dead_at is not null or /* guard: expired */ w.expires_at < clock_timestamp() /* end expired */) /* end look-again */
     for update skip locked;
     continue when not found;
     update longshore.workers w set dead_at = clock_timestamp(), listening = false
@@ -57,13 +62,17 @@ begin
 
   -- Reads the whole table: an index on running jobs would cost every claim and every settle.
   for v_job in
-    select j.* from longshore.jobs j where j.worker_id = any (v_dead) order by j.id limit p_limit for no key update skip locked
+    select j.* from longshore.jobs j where j.worker_id = any (v_dead) order by j.id limit p_limit
+    /* guard: job-lock */ for no key update skip locked /* end job-lock */
   loop
+    /* point: job-held */
     select coalesce(max(t.max_rescues), 10) into v_max_rescues
     from longshore.lanes l join longshore.tasks t on t.name = l.task where l.id = v_job.lane;
-    v_job.attempts := v_job.attempts - 1;
+    /* guard: attempt-back */ v_job.attempts := v_job.attempts - 1; /* end attempt-back */
     v_job.rescues := v_job.rescues + 1;
-    if v_job.is_cancelled or v_job.rescues > v_max_rescues then
+    if /* guard: cancelled-ends */ v_job.is_cancelled or /* end cancelled-ends */
+      /* guard: poison */ v_job.rescues > v_max_rescues /* end poison */
+    then
       v_job.rescues := v_job.rescues - 1;
       -- Not to be had: somebody holds it, or what waits for it.
       continue when longshore.end_linked(
@@ -84,15 +93,18 @@ begin
     end if;
   end loop;
   if v_lanes is not null then
-    v_freed := longshore.free_slots(v_lanes, v_slots, v_key_slots);
-    perform longshore.reopen(v_freed);
+    /* guard: free-slots */ v_freed := longshore.free_slots(v_lanes, v_slots, v_key_slots);
+    perform longshore.reopen(v_freed); /* end free-slots */
   end if;
-  perform longshore.note_changes(v_ready, p_limits => v_freed, p_workers => v_dead);
+  /* guard: tell-relay */ perform longshore.note_changes(
+    v_ready, p_limits => v_freed /* guard: tell-of-dead */ , p_workers => v_dead /* end tell-of-dead */); /* end tell-relay */
 
   return query
   with gone as (
     delete from longshore.workers w
-    where w.id = any (v_dead) and w.id <> all (array(select j.worker_id from longshore.jobs j where j.worker_id = any (v_dead)))
+    where w.id = any (v_dead)
+      /* guard: no-job-left */ and w.id <> all (
+        array(select j.worker_id from longshore.jobs j where j.worker_id = any (v_dead))) /* end no-job-left */
     returning w.id, w.secret
   ), past as (
     insert into longshore.past_workers (id, secret) select g.id, g.secret from gone g

@@ -12,7 +12,7 @@ begin
     from longshore.worker_lanes w
     where w.lane = p_lane and w.listening and w.expires_at > now()
     order by random()
-    limit p_jobs
+    /* guard: one-for-each-job */ limit p_jobs /* end one-for-each-job */
   ) listener;
 end
 $$;

@@ -8,19 +8,20 @@ as $$
 begin
   p_worker := longshore.need_worker(p_worker, p_secret);
   -- A claim whose reply was lost may still be under way: it holds this until its commit.
-  if not pg_try_advisory_xact_lock(hashtext('longshore.worker'), p_worker) then
+  /* guard: worker-lock */ if not pg_try_advisory_xact_lock(hashtext('longshore.worker'), p_worker) then
     return false;
-  end if;
+  end if; /* end worker-lock */
   with gone as (
     delete from longshore.workers w
-    where w.id = p_worker and not exists (select from longshore.jobs j where j.worker_id = p_worker)
+    where w.id = p_worker
+      /* guard: no-job-left */ and not exists (select from longshore.jobs j where j.worker_id = p_worker) /* end no-job-left */
     returning w.id, w.secret
   )
   insert into longshore.past_workers (id, secret) select g.id, g.secret from gone g;
   if not found then
     return false;
   end if;
-  perform longshore.note_changes(p_workers => array[p_worker]);
+  /* guard: tell-relay */ perform longshore.note_changes(p_workers => array[p_worker]); /* end tell-relay */
   return true;
 end
 $$;
