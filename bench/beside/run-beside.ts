@@ -49,7 +49,7 @@ export async function runBeside(
 }
 
 const formatPair = ({ pair, scenario, side }: BesidePair, comparisons: readonly Comparison[]): string =>
-  `${String(pair).padStart(2)}  ${scenario} ${side}, here : there  ${comparisons.map(({ what, ratio }) => `${what} ${ratio.median.toFixed(3)}`).join('  ')}`
+  `${String(pair).padStart(2)}  ${scenario} ${side}, here : there  ${comparisons.map(({ figure, ratio }) => `${figure.name} ${ratio.median.toFixed(3)}`).join('  ')}`
 
 /** Its commit; "-dirty" where files differ from it. */
 const describeCheckout = (folder: string): string =>

@@ -4,7 +4,7 @@ import { FULL, QUICK, type Sizes } from '../measure/sizes.ts'
 import { isOurs, knownPeer, knownPeers, OURS } from '../peers/known-peers.ts'
 import type { Profiled } from '../profile/stretch-profile.ts'
 import type { Scenario } from '../scenarios/scenario.ts'
-import { mostRoundsOf, scenarioSets, scenarios } from '../scenarios/sets.ts'
+import { roundsOf, SETS, scenarioSets, scenarios } from '../scenarios/sets.ts'
 import { leftOutPeers, leftOutScenarios, QUICK_PEERS, QUICK_SCENARIOS } from './quick.ts'
 
 export interface Flags {
@@ -28,12 +28,19 @@ export interface Flags {
   readonly name: string
 }
 
+const setsInWords = Object.entries(SETS)
+  .map(
+    ([set, { says, rounds }]) =>
+      `${' '.repeat(23)}${set}: ${says} (${rounds} ${rounds === 1 ? 'round' : 'rounds'})`,
+  )
+  .join('\n')
+
 export const USAGE = `npm run bench -- [flags]
 
   --quick              smaller numbers, one round, fewer scenarios and peers: a good minute
-  --rounds <n>         rounds over all scenarios and peers (3; itself: 2, growth: 1)
-  --set <name>         all (longshore beside its peers, the default) | itself (longshore with a feature beside longshore
-                       without) | growth (longshore with very many jobs, workers or keys beside longshore with few)
+  --rounds <n>         rounds over all scenarios and peers
+  --set <name>         a set of scenarios:
+${setsInWords}
   --only <ids>         ${scenarios.map(scenario => scenario.id).join(',')}
   --peers <names>      ${Object.keys(knownPeers).join(',')} (all of them)
   --json               print the results as JSON
@@ -93,7 +100,7 @@ export function readFlags(args: string[]): Flags | undefined {
     values.only?.split(',') ?? (profile && [PROFILES[profile].scenario]) ?? (beside && BESIDE_SCENARIOS)
   const ids = only ?? (isQuickSet ? QUICK_SCENARIOS : scenarioSets[set].map(({ id }) => id))
   const chosen = ids.map(findScenario)
-  const usualRounds = Math.min(usual.rounds, ...chosen.map(mostRoundsOf))
+  const usualRounds = quick ? 1 : Math.min(...chosen.map(roundsOf))
   const rounds = values.rounds === undefined ? (profile ? 1 : usualRounds) : Number(values.rounds)
   if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds is a whole number from 1 on')
   const some = sweep === undefined ? values.peers?.split(',') : [sweep]

@@ -18,19 +18,13 @@ async function inChunks(rows: number, store: (from: number, to: number) => Promi
   for (let from = 0; from < rows; from += CHUNK) await store(from, Math.min(rows, from + CHUNK) - 1)
 }
 
-/** `count` ready jobs, numbered from 0 or `first` on, best first. They go round the tasks, or round the keys of the one task. */
+/** `count` ready jobs, numbered from 0 on, best first. They go round the tasks, or round the keys of the one task. */
 export async function storeNumberedJobs(
   database: Database,
   count: number,
-  lanes: {
-    tasks?: readonly string[]
-    keys?: number
-    /** The relay is told of them, as by `enqueueMany`. All of them appear at once. */
-    isAnnounced?: boolean
-    first?: number
-  } = {},
+  lanes: { tasks?: readonly string[]; keys?: number } = {},
 ): Promise<void> {
-  const { tasks = ['noop'], keys = 0, isAnnounced = false, first = 0 } = lanes
+  const { tasks = ['noop'], keys = 0 } = lanes
   const kinds = tasks.flatMap(task =>
     keys === 0 ? [`('${task}', '')`] : Array.from({ length: keys }, (_, n) => `('${task}', 'key-${n}')`),
   )
@@ -38,20 +32,14 @@ export async function storeNumberedJobs(
     select array_agg(longshore.find_lane('default', k.task, 'default', 'c:', k.key))::text as ids
     from (values ${kinds.join(',')}) as k(task, key)`)
   const firstMs = Date.now() - Math.ceil(count / 1000)
-  if (isAnnounced) await database.query('begin')
   await inChunks(count, (from, to) =>
     database.query(`
       insert into longshore.jobs (id, lane, score, state, max_attempts, payload)
       select ${idFrom(firstMs)}, ('${made?.['ids']}'::int[])[1 + n % ${kinds.length}],
         longshore.score(0, to_timestamp(${firstMs} / 1000.0)) + n / 1000, 'ready', 3, ${PAYLOAD}
-      from generate_series(${first + from}, ${first + to}) n`),
+      from generate_series(${from}, ${to}) n`),
   )
   if (keys > 0) await storeHeads(database)
-  if (!isAnnounced) return
-  await database.query(
-    'select longshore.note_changes(array_agg(j.id), j.lane, j.score) from longshore.jobs j group by j.lane, j.score',
-  )
-  await database.query('commit')
 }
 
 /** Jobs that have succeeded, spread evenly over today and the days before it. */

@@ -24,6 +24,8 @@ export interface Sizes {
   /** Ready jobs that stand behind those; variants multiply it by up to 500. */
   readonly standing: number
   readonly historyRows: number
+  /** Drained by a fleet of warm worker processes. */
+  readonly fleetJobs: number
   /** Drained by a crowd of workers, or under limits by key. */
   readonly crowdJobs: number
   readonly crowdMs: number
@@ -40,8 +42,7 @@ export interface Sizes {
   readonly patienceMs: number
 }
 
-export const FULL: Sizes = {
-  rounds: 3,
+export const FULL: Omit<Sizes, 'rounds'> = {
   enqueueMs: 2500,
   bulkJobs: 100_000,
   drainJobs: 100_000,
@@ -57,6 +58,7 @@ export const FULL: Sizes = {
   firstJobs: 60_000,
   standing: 10_000,
   historyRows: 10_000_000,
+  fleetJobs: 100_000,
   crowdJobs: 20_000,
   crowdMs: 5000,
   idleMs: 10_000,
@@ -68,8 +70,7 @@ export const FULL: Sizes = {
   patienceMs: 5000,
 }
 
-export const QUICK: Sizes = {
-  rounds: 1,
+export const QUICK: Omit<Sizes, 'rounds'> = {
   enqueueMs: 800,
   bulkJobs: 30_000,
   drainJobs: 25_000,
@@ -85,6 +86,7 @@ export const QUICK: Sizes = {
   firstJobs: 30_000,
   standing: 1000,
   historyRows: 500_000,
+  fleetJobs: 10_000,
   crowdJobs: 6000,
   crowdMs: 3000,
   idleMs: 5000,

@@ -7,13 +7,15 @@ import type { JobData } from '../jobs/job-data.ts'
 import type { OpenPeer } from './peer.ts'
 
 type Longshore = typeof import('../../src/index.ts')
-type Constraints = Readonly<Record<string, string>>
+
+/** Jobs in one call of a transaction that stores many. */
+const STAGED = 1000
 
 export const openLongshore: OpenPeer = async surroundings => {
   const longshore: Longshore = await import(`${surroundings.longshore}/dist/index.js`)
   const { postgres, redis, workload = {} } = surroundings
   const stores = { postgres, ...(redis === undefined ? {} : { redis }) }
-  const { limited, constraints } = workload
+  const { limited, constraints = [], properties = [] } = workload
   const tasks = Array.from({ length: workload.tasks ?? 1 }, (_, n) =>
     longshore.defineTask<JobData>({
       name: n === 0 ? 'noop' : `noop-${n}`,
@@ -21,50 +23,60 @@ export const openLongshore: OpenPeer = async surroundings => {
       ...(workload.concurrencyPerKey ? { concurrencyPerKey: workload.concurrencyPerKey } : {}),
     }),
   )
-  const [noop] = tasks
-  if (!noop) throw new Error('a workload has at least one task')
-  const query = async (text: string, values?: unknown[]) => {
+  const busy = tasks.slice(0, workload.busyTasks)
+  const connect = async () => {
     const client = new pg.Client(postgres)
     await client.connect()
-    try {
-      await client.query(text, values)
-    } finally {
-      await client.end()
-    }
+    return client
   }
   return {
     async install() {
       await longshore.migrate({ postgres })
-      if (workload.sql !== undefined) await query(workload.sql)
+      const keys = new Set([...constraints, ...properties].flatMap(Object.keys))
+      if (keys.size > 0) await longshore.declarePropertyKeys([...keys], { postgres })
+      if (workload.sql === undefined) return
+      const client = await connect()
+      await client.query(workload.sql).finally(() => client.end())
     },
     async openProducer() {
       const producer = longshore.createProducer({ ...stores, tasks })
-      const addMany = (list: readonly JobData[]): Promise<unknown> => {
-        if (constraints) return query(ENQUEUE, enqueueArguments(constraints, list))
-        if (tasks.length === 1) return producer.enqueueMany(noop, list)
-        return Promise.all(
-          tasks.map((task, n) =>
-            producer.enqueueMany(
-              task,
-              list.filter(({ seq }) => seq % tasks.length === n),
-            ),
-          ),
-        )
+      const optionsOf = ({ seq }: JobData) => {
+        const asked = constraints[seq % constraints.length]
+        return asked ? { constraints: asked } : undefined
       }
-      return { addOne: data => producer.enqueue(noop, data), addMany, close: () => producer.close() }
+      const addMany = async (list: readonly JobData[], tx?: pg.Client) => {
+        const options = { ...(tx ? { tx } : {}), ...(constraints.length > 0 ? { each: optionsOf } : {}) }
+        const add = (n: number) =>
+          producer.enqueueMany(
+            busy[n] ?? fail(),
+            busy.length === 1 ? list : list.filter(({ seq }) => seq % busy.length === n),
+            options,
+          )
+        // A transaction has one connection.
+        if (tx) for (const n of busy.keys()) await add(n)
+        else await Promise.all([...busy.keys()].map(add))
+      }
+      return {
+        addOne: data => producer.enqueue(busy[data.seq % busy.length] ?? fail(), data, optionsOf(data)),
+        addMany: list => addMany(list),
+        async stage(list) {
+          const client = await connect()
+          await client.query('begin')
+          for (let from = 0; from < list.length; from += STAGED)
+            await addMany(list.slice(from, from + STAGED), client)
+          return async () => {
+            await client.query('commit')
+            await client.end()
+          }
+        },
+        close: () => producer.close(),
+      }
     },
     async startWorker(onJob, number) {
       const handlers = tasks.map(task => task.handle(job => onJob(job.payload)))
-      const worker = longshore.createWorker({ ...stores, handlers })
-      const { id } = await worker.start()
-      const own = workload.properties?.[number % workload.properties.length]
-      if (own) {
-        await query('update longshore.workers set properties = $2, constraint_tags = $3 where id = $1', [
-          id,
-          own,
-          subsetsOf(own).map(tagOf),
-        ])
-      }
+      const own = properties[number % properties.length]
+      const worker = longshore.createWorker({ ...stores, handlers, ...(own ? { properties: own } : {}) })
+      await worker.start()
       return worker
     },
     ...(redis === undefined
@@ -80,34 +92,6 @@ export const openLongshore: OpenPeer = async surroundings => {
   }
 }
 
-const ENQUEUE = `select from longshore.enqueue_jobs(
-  $1, array(select longshore.new_id() from generate_series(1, cardinality($2::int[]))), $2, $3, false)`
-
-function enqueueArguments(constraints: readonly Constraints[], list: readonly JobData[]): unknown[] {
-  const shapes = constraints.map(constraint => ({
-    queue: 'default',
-    task: 'noop',
-    tag: 'default',
-    constraintTag: tagOf(constraint),
-    maxAttempts: 3,
-    priority: 0,
-  }))
-  return [
-    JSON.stringify(shapes),
-    list.map(({ seq }) => (seq % shapes.length) + 1),
-    list.map(data => JSON.stringify(data)).join('\n'),
-  ]
+function fail(): never {
+  throw new Error('a workload has at least one task')
 }
-
-const tagOf = (constraints: Constraints): string =>
-  `c:${Object.entries(constraints)
-    .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([key, value]) => `${key}=${value}`)
-    .join(',')}`
-
-/** What jobs may ask for that a worker with these properties can run. */
-const subsetsOf = (properties: Constraints): Constraints[] =>
-  Object.entries(properties).reduce<Constraints[]>(
-    (subsets, [key, value]) => subsets.concat(subsets.map(subset => ({ ...subset, [key]: value }))),
-    [{}],
-  )

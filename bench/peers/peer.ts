@@ -38,6 +38,8 @@ export interface PeerProducer {
   /** Resolves when the job is as durable as the peer makes it. */
   addOne(data: JobData): Promise<unknown>
   addMany(list: readonly JobData[]): Promise<unknown>
+  /** Stores jobs that no worker sees until the returned function is called: then it sees all of them at once. */
+  stage?(list: readonly JobData[]): Promise<() => Promise<void>>
   close(): Promise<void>
 }
 

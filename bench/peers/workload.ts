@@ -2,6 +2,8 @@
 export interface Workload {
   /** How many tasks the workers serve; jobs go round them. Default one. */
   readonly tasks?: number
+  /** So many of them have jobs. Default: all. */
+  readonly busyTasks?: number
   /** The first `tasks` of them may have `concurrency` jobs running at once, each. */
   readonly limited?: { readonly tasks: number; readonly concurrency: number }
   /** Jobs with the same key that may run at once, of each task. */

@@ -38,6 +38,9 @@ const TITLES: Readonly<Record<string, string>> = {
   floor: 'floor',
 }
 
+/** Sets of one question each: a table of its sides, and one of its goals. */
+const ONE_QUESTION = ['fleet', 'tasks']
+
 /** By the name that stands in the page. */
 export const docTables: Readonly<Record<string, () => Table>> = {
   'beside the peers': () => besidePeers(Object.keys(TITLES)),
@@ -50,6 +53,12 @@ export const docTables: Readonly<Record<string, () => Table>> = {
   'before and after': beforeAndAfter,
   growth: () => variantsOf(record('growth').summary),
   'beside itself': () => variantsOf(record('itself').summary),
+  ...Object.fromEntries(
+    ONE_QUESTION.flatMap(set => [
+      [set, () => sidesOf(record(set).summary)],
+      [`goals of ${set}`, () => goalsOf(record(set).summary.goals)],
+    ]),
+  ),
 }
 
 const figureOf = ({ figures }: Summary, scenario: string, figure: string): FigureSummary | undefined =>
@@ -72,8 +81,9 @@ function besidePeers(peers: readonly string[]): Table {
 }
 
 function goalsOf(verdicts: readonly Verdict[]): Table {
+  const hasInterval = verdicts.some(({ ratio }) => ratio.interval)
   return {
-    head: ['goal', 'asked', 'is (least–most)', ''],
+    head: ['goal', 'asked', hasInterval ? 'is [95 % interval]' : 'is (least–most)', ''],
     rows: verdicts.map(({ goal, ratio, isReached }) => {
       const figure = typeof goal.figure === 'string' ? goal.figure : `CPU of ${goal.figure.cores}`
       const to = typeof goal.to === 'object' ? goal.to.says : goal.to
@@ -140,5 +150,20 @@ function variantsOf({ figures }: Summary): Table {
           .map(([side, { median }]) => `${side}: ${formatFigure(median, figure.unit)}`)
           .join(' · '),
       ]),
+  }
+}
+
+/** A line for each variant, its medians side by side. */
+export function sidesOf({ figures }: Summary): Table {
+  const shown = figures.filter(({ figure, sides }) => figure.better && Object.keys(sides).length > 0)
+  const sides = new Set(shown.flatMap(line => Object.keys(line.sides)))
+  return {
+    head: ['', ...shown.map(({ figure }) => `${figure.name}, ${figure.unit}`)],
+    rows: [...sides].map(side => [
+      side,
+      ...shown.map(({ figure, sides }) =>
+        sides[side] ? formatFigure(sides[side].median, figure.unit) : '–',
+      ),
+    ]),
   }
 }

@@ -12,7 +12,8 @@ export function formatFigure(value: number, unit: Figure['unit']): string {
 }
 
 export function formatSpread(spread: Spread, format: (value: number) => string): string {
-  const { median, min, max } = spread
+  const { median, min, max, interval } = spread
+  if (interval) return `${format(median)} [${format(interval.from)}–${format(interval.to)}]`
   return min === max ? format(median) : `${format(median)} (${format(min)}–${format(max)})`
 }
 

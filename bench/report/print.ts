@@ -6,7 +6,7 @@ import type { Summary } from '../summary/summary.ts'
 import { formatFigure } from './format.ts'
 import { cpuTable, figureTables, formatPart, goalsTable, isOptional, type Table } from './tables.ts'
 
-export const HOW_TO_READ = `Medians over the rounds (least–most); ratios are taken within each round. Noisy: others used more than ${NOISE_CORES} core. A noisy measurement is made once more, unless it takes long; noisy ones count only where there is no quiet one.`
+export const HOW_TO_READ = `Medians over the rounds (least–most), from six rounds on [95 % interval]; ratios are taken within each round. Noisy: others used more than ${NOISE_CORES} core. A noisy measurement is made once more, unless it takes long; noisy ones count only where there is no quiet one.`
 
 /** One line for one measurement. */
 export function formatResult(result: Result, scenario: Scenario): string {

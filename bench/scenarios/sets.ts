@@ -15,6 +15,8 @@ import { latency } from './beside-peers/light-load.ts'
 import { enqueue32, enqueue256 } from './beside-peers/single-enqueues.ts'
 import { stream } from './beside-peers/steady-stream.ts'
 import { whole } from './beside-peers/whole-way.ts'
+import { fleetDrain } from './fleet/fleet-drain.ts'
+import { tenTasks } from './fleet/ten-tasks.ts'
 import { backlog } from './growth/backlog.ts'
 import { graphs } from './growth/graphs.ts'
 import { history } from './growth/history.ts'
@@ -25,8 +27,6 @@ import { rebuild } from './growth/rebuild.ts'
 import { workersBalanced, workersFanout } from './growth/workers.ts'
 import type { Scenario } from './scenario.ts'
 
-/** `all` is longshore beside its peers, `itself` longshore with a feature beside longshore without,
- * `growth` longshore with much beside longshore with little. */
 export const scenarioSets = {
   all: [enqueue32, enqueue256, bulk4, drain1, drain2, whole, latency, stream],
   itself: [
@@ -50,20 +50,27 @@ export const scenarioSets = {
     openTransaction,
     rebuild,
   ],
+  fleet: [fleetDrain],
+  tasks: [tenTasks],
 } as const satisfies Record<string, readonly Scenario[]>
 
-/** At most so many rounds, unless asked for more: variants of one build differ less from round to round than peers do, and what grows
- * takes long to fill. */
-const MOST_ROUNDS = { all: 3, itself: 2, growth: 1 } as const satisfies Record<
-  keyof typeof scenarioSets,
-  number
->
+/**
+ * What each set asks, and in how many rounds unless more or fewer are asked for: variants of one build differ less from round to
+ * round than peers do, what grows takes long to fill, and a difference of a few percent needs many rounds to be seen.
+ */
+export const SETS: Readonly<Record<keyof typeof scenarioSets, { says: string; rounds: number }>> = {
+  all: { says: 'longshore beside its peers, the default', rounds: 3 },
+  itself: { says: 'longshore with a feature beside longshore without', rounds: 2 },
+  growth: { says: 'longshore with very many jobs, workers or keys beside longshore with few', rounds: 1 },
+  fleet: { says: 'a drain by 1 to 16 warm worker processes, and by 50 and 200 workers in one', rounds: 3 },
+  tasks: { says: 'a worker with ten tasks beside one with a single task', rounds: 10 },
+}
 
 /** Of the set that a scenario is in. */
-export function mostRoundsOf(scenario: Scenario): number {
+export function roundsOf(scenario: Scenario): number {
   const sets = Object.keys(scenarioSets) as (keyof typeof scenarioSets)[]
   const own = sets.find(set => (scenarioSets[set] as readonly Scenario[]).includes(scenario))
-  return MOST_ROUNDS[own ?? 'all']
+  return SETS[own ?? 'all'].rounds
 }
 
 export const scenarios: readonly Scenario[] = Object.values(scenarioSets).flat()

@@ -132,4 +132,13 @@ export const goals: readonly Goal[] = [
   ...['enqueue32', 'enqueue256', 'bulk4', 'drain1', 'drain2'].map(scenario =>
     beside('P15', scenario, DIRECT, BATCHED, { atLeast: 1 }),
   ),
+  beside('Q6', 'drain1', DIRECT, 'floor', { atLeast: 0.6 }),
+  beside('Q6', 'drain1', DIRECT, 'bullmq', { atLeast: 4 }),
+  beside('Q6', 'drain2', DIRECT, 'floor', { atLeast: 0.55 }),
+  beside('Q6', 'drain2', DIRECT, 'bullmq', { atLeast: 4 }),
+  ...['10 tasks, jobs of all', '10 tasks, jobs of one'].flatMap(side =>
+    ['cost', 'steady cost'].map(figure =>
+      beside('Q7', 'ten-tasks', side, '1 task', { atMost: 1.05 }, figure),
+    ),
+  ),
 ]

@@ -27,7 +27,7 @@ const workers = (mode: (typeof MODES)[number]): Scenario => {
     async measure(setting) {
       const { sizes, side } = setting
       const workers = sides.get(side) ?? 1
-      const drained = await drainIdle(setting, workers, sizes.crowdJobs)
+      const drained = await drainIdle(setting, { processes: 1, workers }, sizes.crowdJobs)
       const steady = await pace(setting, STEADY_PER_SECOND, sizes.crowdMs, { workers })
       drained.figures[STEADY_COST.name] = costOf(steady)
       drained.figures[STEADY_P99.name] = steady.figures['start p99'] ?? Number.NaN

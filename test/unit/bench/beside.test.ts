@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { compare } from '../../../bench/beside/compare.ts'
 import type { BesidePair } from '../../../bench/beside/run-pairs.ts'
-import { signInterval } from '../../../bench/beside/sign-interval.ts'
+import { signInterval } from '../../../bench/measure/statistics.ts'
 import { drain1 } from '../../../bench/scenarios/beside-peers/drain-one-worker.ts'
 
 const measured = (rate: number, postgres: number, walBytes: number) => ({
@@ -25,8 +25,8 @@ const level = () => 1000
 const slower = () => 900
 const faster = () => 1100
 
-const verdictOn = (what: string, of: readonly BesidePair[]) =>
-  compare([drain1], of).find(one => one.what === what)?.verdict
+const verdictOn = (name: string, of: readonly BesidePair[]) =>
+  compare([drain1], of).find(({ figure }) => figure.name === name)?.verdict
 
 describe('the interval of a median', () => {
   it('leaves out the least and the greatest of ten samples, and no more', () => {
@@ -46,7 +46,7 @@ describe('two builds beside each other', () => {
   it('are worse, better or level by which side of 1 the interval lies on', () => {
     const of = pairs(10, i => (i % 2 === 0 ? 900 : 1100))
     expect(verdictOn('rate', of)).toBe('no difference seen')
-    expect(verdictOn('CPU a job', of)).toBe('worse')
+    expect(verdictOn('cost', of)).toBe('worse')
     expect(verdictOn('WAL a job', of)).toBe('no difference seen')
     expect(verdictOn('rate', pairs(10, slower))).toBe('better')
     expect(verdictOn('rate', pairs(10, faster))).toBe('worse')
@@ -57,7 +57,7 @@ describe('two builds beside each other', () => {
   })
 
   it('are compared by the CPU of all parts but the harness', () => {
-    const cpu = compare([drain1], pairs(1, level)).find(({ what }) => what === 'CPU a job')
+    const cpu = compare([drain1], pairs(1, level)).find(({ figure }) => figure.name === 'cost')
     expect(cpu?.medians).toEqual({ here: 1500, there: 1000 })
   })
 })
