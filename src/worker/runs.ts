@@ -39,6 +39,8 @@ export interface Runs {
   /** False: there is no such run here. */
   abort(lease: Lease, reason: LongshoreError): boolean
   abortAll(reason: LongshoreError): void
+  /** Resolves when claimed jobs whose lanes are being read have been started or given back. */
+  lanesRead(): Promise<void>
   /** Resolves when every run has told its outcome, or the time is up. */
   allReported(ms: number): Promise<void>
   /** How many handlers are still inside; from now on `onReturn` is called as each of them returns. */
@@ -254,6 +256,9 @@ export function createRuns(options: {
       return true
     },
     abortAll,
+    async lanesRead() {
+      await Promise.all(lanesBeingRead)
+    },
     allReported: ms =>
       new Promise<void>(resolve => {
         if (unreported === 0) return resolve()

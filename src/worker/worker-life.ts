@@ -373,6 +373,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
 
   const lastSettles = async () => {
     await loop.idle()
+    await runs.lanesRead()
     await leaseChecks.finish()
     await loop.idle()
   }

@@ -65,6 +65,38 @@ describe('a worker that stops', () => {
     expect(await producer.get(ref)).toMatchObject({ state: 'ready', attempts: 0 })
   })
 
+  it('[W16] gives back what it has claimed of a lane that it does not know yet', async () => {
+    // What the worker itself reads of lanes waits for the gate; claims read them as the owner.
+    const held = await database.connect()
+    await held.query('select pg_advisory_lock(73)')
+    await database.rows(`
+      create function public.after_the_gate() returns boolean language plpgsql volatile as $$
+      begin perform pg_advisory_xact_lock_shared(73); return true; end $$;
+      create policy after_the_gate on longshore.lanes using (public.after_the_gate())`)
+    try {
+      const worker = await deployment.worker({ handlers: [task.handle(() => undefined)], tags: ['blue'] })
+      await database.rows('alter table longshore.lanes enable row level security')
+      await database.rows("select longshore.enqueue('stop', '1', '{\"tag\": \"blue\"}')")
+      const isRunning = async () =>
+        (await database.rows("select from longshore.jobs where state = 'running'")).length === 1
+      await eventually('it is claimed', isRunning)
+      const stopped = worker.stop()
+      // Time for a stop that does not wait to end: that nothing happens is no event.
+      await new Promise(resolve => setTimeout(resolve, 300))
+      await held.query('select pg_advisory_unlock(73)')
+      await stopped
+      expect(await database.rows('select state, attempts from longshore.jobs')).toEqual([
+        { state: 'ready', attempts: 0 },
+      ])
+      expect(await database.rows('select from longshore.workers')).toEqual([])
+    } finally {
+      await held.query('select pg_advisory_unlock_all()')
+      await database.rows(`
+        drop policy after_the_gate on longshore.lanes; drop function public.after_the_gate;
+        alter table longshore.lanes disable row level security`)
+    }
+  })
+
   it('[W16] gives back what does not even stop', async () => {
     const producer = deployment.producer()
     const inside = counter()
