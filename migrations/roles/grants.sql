@@ -10,7 +10,7 @@ grant usage on schema longshore to longshore_producer, longshore_worker, longsho
 -- At every start: does the schema fit? And what holds for the whole deployment.
 grant select on longshore.migrations, longshore.functions, longshore.release, longshore.roles, longshore.settings
   to longshore_producer, longshore_worker, longshore_relay, longshore_reader;
-grant execute on function longshore.priority_of, longshore.run_at_of, longshore.score, longshore.constraint_keys
+grant execute on function longshore.priority_of, longshore.run_at_of, longshore.run_at_ms_of, longshore.score, longshore.constraint_keys
   to longshore_producer, longshore_worker, longshore_relay, longshore_reader;
 
 -- Producers: enqueue; read, change and cancel what is their own, see is_own.sql.

@@ -78,10 +78,10 @@ export const QUESTIONS: readonly Question[] = [
     repair: 'due',
     values: options => [options.graceMs],
     sql: `
-      select 'it was due at ' || ${asText('to_timestamp((j.score & 4398046511103) / 1000.0)')} || ', and is still scheduled' as problem,
+      select 'it was due at ' || ${asText('longshore.run_at_of(j.score)')} || ', and is still scheduled' as problem,
         j.id as job_id, 'all' as subject
       from @page j
-      where j.state = 'scheduled' and (j.score & 4398046511103) < extract(epoch from clock_timestamp()) * 1000 - $1::int`,
+      where j.state = 'scheduled' and longshore.run_at_ms_of(j.score) < extract(epoch from clock_timestamp()) * 1000 - $1::int`,
   },
   {
     // Only legal states, and a terminal state stays: what has ended is not among the unfinished.

@@ -232,8 +232,8 @@ const COUNT_ALL = `
   from (
     select j.lane, count(*) filter (where j.state = 'ready') as ready, count(*) filter (where j.state = 'scheduled') as scheduled,
       count(*) filter (where j.state = 'waiting') as waiting, count(*) filter (where j.state = 'running') as running,
-      min(j.score & 4398046511103) filter (where j.state = 'ready') as oldest_ready,
-      min(j.score & 4398046511103) filter (where j.state = 'scheduled') as first_scheduled
+      min(longshore.run_at_ms_of(j.score)) filter (where j.state = 'ready') as oldest_ready,
+      min(longshore.run_at_ms_of(j.score)) filter (where j.state = 'scheduled') as first_scheduled
     from longshore.jobs j group by j.lane
   ) c
   left join longshore.lanes l on l.id = c.lane`
@@ -253,7 +253,7 @@ const COUNT_READY = `
   ), walked as materialized (
     select * from steps limit $1
   ), in_lanes as materialized (
-    select s.lane, l.queue, min(s.score & 4398046511103) as oldest_ready
+    select s.lane, l.queue, min(longshore.run_at_ms_of(s.score)) as oldest_ready
     from walked s left join longshore.lanes l on l.id = s.lane group by s.lane, l.queue
   )
   select q.queue, q.oldest_ready, c.ready, (select count(*) from walked) as steps
@@ -313,8 +313,8 @@ function unservedOf(lanes: readonly Unserved[], workers: readonly WorkerOverview
 const COUNT_SCHEDULED = `
   select l.queue, count(*) as scheduled, min(s.due) as first_scheduled
   from (
-    select j.lane, j.score & 4398046511103 as due from longshore.jobs j
-    where j.state = 'scheduled' order by j.score & 4398046511103 limit $1
+    select j.lane, longshore.run_at_ms_of(j.score) as due from longshore.jobs j
+    where j.state = 'scheduled' order by longshore.run_at_ms_of(j.score) limit $1
   ) s
   left join longshore.lanes l on l.id = s.lane group by l.queue`
 

@@ -432,9 +432,8 @@ holds(
         'read_logs',
         'read_progress',
         'read_unseen_logs',
-        'register_tasks_if_new',
       ],
-      ...['register_tasks_if_new', 'resume_workflow', 'run_at_of', 'score'],
+      ...['register_tasks_if_new', 'resume_workflow', 'run_at_ms_of', 'run_at_of', 'score'],
     ])
     const tables = await rows(
       'bank',

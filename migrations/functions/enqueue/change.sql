@@ -34,9 +34,8 @@ begin
     return 'running';
   end if; /* end not-running */
   v_now_ms := floor(extract(epoch from clock_timestamp()) * 1000);
-  v_run_at_ms := coalesce(v_given_ms, v_now_ms + v_delay_ms, v_job.score & 4398046511103);
-  v_job.score := longshore.score(
-    coalesce(v_priority, longshore.priority_of(v_job.score)), to_timestamp(v_run_at_ms / 1000.0));
+  v_run_at_ms := coalesce(v_given_ms, v_now_ms + v_delay_ms, longshore.run_at_ms_of(v_job.score));
+  v_job.score := longshore.score_ms(coalesce(v_priority, longshore.priority_of(v_job.score)), v_run_at_ms);
   v_state := case
     when v_job.state = 'waiting' then 'waiting'
     when v_run_at_ms > v_now_ms then 'scheduled'

@@ -28,7 +28,7 @@ begin
   if lane is null then
     lane := longshore.find_lane(p_queue, p_task, p_tag, 'c:');
   end if;
-  score := ((2047 - p_priority)::bigint << 42) | floor(extract(epoch from clock_timestamp()) * 1000)::bigint;
+  score := longshore.score_ms(p_priority, floor(extract(epoch from clock_timestamp()) * 1000)::bigint);
   insert into longshore.jobs (id, lane, score, state, max_attempts, payload, enqueued_by)
   select t.id, lane, score, 'ready', p_max_attempts, t.payload::jsonb, v_role
   from unnest(p_ids, string_to_array(p_payloads, E'\n')) as t(id, payload);

@@ -53,7 +53,7 @@ begin
   select
     array_agg(longshore.find_lane(s.queue, s.task, s.tag, s."constraintTag", coalesce(s."concurrencyKey", ''))
       order by s.no),
-    array_agg(((2047 - s.priority)::bigint << 42) | s.run_at_ms order by s.no),
+    array_agg(longshore.score_ms(s.priority, s.run_at_ms) order by s.no),
     array_agg((case when s.run_at_ms > v_now_ms then 'scheduled' else 'ready' end)::longshore.job_state order by s.no),
     array_agg(s."maxAttempts" order by s.no),
     -- The upkeep looks for due jobs every 250 ms; only what is due before it looks again must ring.

@@ -28,7 +28,7 @@ begin
             when j.state = 'running' then format(
               'runs since %s under worker %s, which is gone, and nobody has taken it back', j.started_at, j.worker_id)
             when j.state = 'scheduled' then format('was due at %s, and nobody has made it ready',
-              to_timestamp((j.score & 4398046511103) / 1000.0))
+              longshore.run_at_of(j.score))
             else coalesce(b.reason, format('is ready, and none of the %s workers that may run it takes it',
               (select count(*) from longshore.eligible_workers(j.lane))))
           end) order by n.no)

@@ -40,7 +40,7 @@ begin
   if exists (
     select from longshore.jobs j
     where j.group_id = any (v_groups) and j.state = 'scheduled'
-      and (j.score & 4398046511103) > extract(epoch from clock_timestamp()) * 1000
+      and longshore.run_at_ms_of(j.score) > extract(epoch from clock_timestamp()) * 1000
   ) then
     return 'due later';
   end if;

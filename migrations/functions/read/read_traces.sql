@@ -12,7 +12,7 @@ as $$
 begin
   return (
     select json_object_agg(j.id, json_build_array(
-      round(least(greatest(extract(epoch from j.created_at) * 1000, j.score & 4398046511103), s.started_ms), 3),
+      round(least(greatest(extract(epoch from j.created_at) * 1000, longshore.run_at_ms_of(j.score)), s.started_ms), 3),
       round(s.started_ms, 3), l.queue, j.trace))
     from longshore.jobs j
     cross join lateral (select extract(epoch from j.started_at) * 1000 as started_ms) s

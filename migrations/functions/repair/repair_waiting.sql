@@ -87,7 +87,7 @@ begin
     v_state := case
       when v_pending > 0 then 'waiting'
       when v_job.state <> 'waiting' then v_job.state
-      when (v_job.score & 4398046511103) > v_now_ms then 'scheduled'
+      when longshore.run_at_ms_of(v_job.score) > v_now_ms then 'scheduled'
       else 'ready'
     end;
     update longshore.jobs j

@@ -169,7 +169,7 @@ begin
         has_turn = case when m.is_turn then true else j.has_turn end,
         state = (case
           when j.pending > m.steps then 'waiting'
-          when (j.score & 4398046511103) > v_now_ms then 'scheduled'
+          when longshore.run_at_ms_of(j.score) > v_now_ms then 'scheduled'
           else 'ready'
         end)::longshore.job_state
       from moves m
@@ -177,7 +177,7 @@ begin
       returning j.id, j.lane, j.score, j.state
     )
     select m.lane, m.state, min(m.score) as score, array_agg(m.id order by m.score, m.id) as ids,
-      bool_or((m.score & 4398046511103) < v_now_ms + 300) as is_soon
+      bool_or(longshore.run_at_ms_of(m.score) < v_now_ms + 300) as is_soon
     from moved m where m.state <> 'waiting' group by m.lane, m.state order by m.lane
   loop
     if v_lane.state = 'ready' then

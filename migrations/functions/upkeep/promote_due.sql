@@ -21,8 +21,8 @@ begin
     with due as materialized (
       select j.ctid from longshore.jobs j
       where /* guard: only-scheduled */ j.state = 'scheduled' /* end only-scheduled */
-        and /* guard: only-due */ (j.score & 4398046511103) <= v_now_ms /* end only-due */
-      order by (j.score & 4398046511103)
+        and /* guard: only-due */ longshore.run_at_ms_of(j.score) <= v_now_ms /* end only-due */
+      order by longshore.run_at_ms_of(j.score)
       limit p_limit
       for no key update skip locked
     ), moved as (
@@ -39,9 +39,9 @@ begin
       v_lane.lane, v_lane.score, v_lane.ids[1], cardinality(v_lane.ids)); /* end wake-worker */
   end loop;
   /* guard: tell-relay */ perform longshore.note_changes(v_ids) where v_ids <> '{}'; /* end tell-relay */
-  select (j.score & 4398046511103) - extract(epoch from clock_timestamp()) * 1000 into next_due_ms
+  select longshore.run_at_ms_of(j.score) - extract(epoch from clock_timestamp()) * 1000 into next_due_ms
   from longshore.jobs j where j.state = 'scheduled'
-  order by (j.score & 4398046511103) limit 1;
+  order by longshore.run_at_ms_of(j.score) limit 1;
   return next;
 end
 $$;
