@@ -22,7 +22,7 @@ await worker.start()
 
 console.log((await producer.waitFor(first)).state) // failed
 console.log((await producer.get(second))?.state) // waiting
-console.log(await producer.resumeWorkflow('account-5')) // true
+console.log(await producer.resumeWorkflow('account-5')) // resumed
 console.log((await producer.waitFor(second)).state) // succeeded
 
 await worker.stop()

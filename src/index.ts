@@ -48,20 +48,20 @@ export {
   type ThreadHandler,
   type ThreadOptions,
 } from './job/task.ts'
-export { type AuditOptions, audit, type Violation } from './postgres/audit.ts'
+export type { Violation } from './postgres/audit.ts'
 export type { CancelAnswer } from './postgres/cancel-jobs.ts'
 export type { ChangeAnswer } from './postgres/change-job.ts'
-export type { CancelGroupAnswer } from './postgres/groups.ts'
+export type { CancelGroupAnswer, ResumeWorkflowAnswer } from './postgres/groups.ts'
 export { type MigrateOptions, type MigrationStep, migrate } from './postgres/migrate.ts'
 export type { DeploymentOptions } from './postgres/once.ts'
 export type { PostgresConfig, PostgresSettings } from './postgres/postgres-config.ts'
-export { declarePropertyKeys, readPropertyKeys } from './postgres/property-keys.ts'
-export { type QueueSettings, readQueueSettings, setQueue } from './postgres/queue-settings.ts'
+export { readPropertyKeys, type SetPropertyKeysOptions, setPropertyKeys } from './postgres/property-keys.ts'
+export { type Queue, readQueues, type SetQueueOptions, setQueue } from './postgres/queue-settings.ts'
 export type { TableSize } from './postgres/read-health.ts'
 export {
   readWatchdog,
+  type SetWatchdogOptions,
   setWatchdog,
-  type WatchdogChange,
   type WatchdogSettings,
 } from './postgres/watchdog-settings.ts'
 export { createProducer } from './producer/create-producer.ts'
@@ -70,7 +70,7 @@ export type { GroupBuilder, GroupJob, GroupJobOptions, Parent } from './producer
 export type { EnqueueOptions, GroupOptions, InTransaction, Producer } from './producer/producer.ts'
 export type { ProducerOptions } from './producer/producer-options.ts'
 export type { WaitOptions } from './producer/waiter.ts'
-export { type AuditDispatchOptions, auditDispatch } from './relay/audit-dispatch.ts'
+export { type AuditOptions, audit } from './relay/audit.ts'
 export { createRelay, type Relay, type RelayOptions } from './relay/create-relay.ts'
 export { type DoctorFinding, type DoctorOptions, type DoctorReport, doctor } from './relay/doctor.ts'
 export type { RelayHealth } from './relay/relay-health.ts'

@@ -1,6 +1,5 @@
 /** Owns running jobs that depend on each other: from the first submission until none is left, and then the audit. */
 import { setTimeout as pause } from 'node:timers/promises'
-import pg from 'pg'
 import type { Producer, Task } from '../../src/index.ts'
 import { nowUs } from '../jobs/clock.ts'
 import type { JobData } from '../jobs/job-data.ts'
@@ -93,12 +92,8 @@ async function submitAndWait(
 }
 
 async function checkAudit(longshore: Longshore, postgres: string): Promise<void> {
-  const client = new pg.Client(postgres)
-  await client.connect()
-  try {
-    const [violation] = await longshore.audit({ query: (text, values) => client.query(text, values) })
-    if (violation) throw new Error(`the audit found: ${violation.invariant}: ${violation.problem}`)
-  } finally {
-    await client.end()
-  }
+  const {
+    violations: [violation],
+  } = await longshore.doctor({ postgres })
+  if (violation) throw new Error(`the audit found: ${violation.invariant}: ${violation.problem}`)
 }

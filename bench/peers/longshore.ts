@@ -33,10 +33,14 @@ export const openLongshore: OpenPeer = async surroundings => {
     async install() {
       await longshore.migrate({ postgres })
       const keys = new Set([...constraints, ...properties].flatMap(Object.keys))
-      if (keys.size > 0) await longshore.declarePropertyKeys([...keys], { postgres })
-      if (workload.sql === undefined) return
       const client = await connect()
-      await client.query(workload.sql).finally(() => client.end())
+      try {
+        // In SQL, as every version understands it: the other of a pair may be an older one.
+        if (keys.size > 0) await client.query('update longshore.settings set property_keys = $1', [[...keys]])
+        if (workload.sql !== undefined) await client.query(workload.sql)
+      } finally {
+        await client.end()
+      }
     },
     async openProducer() {
       const producer = longshore.createProducer({ ...stores, tasks })

@@ -21,13 +21,15 @@ export interface Seen {
 const BUILD_ENDS: Record<string, string> = { test: 'failed', package: 'dependency_failed' }
 
 export async function audit(
+  stores: { postgres: string; redis: string },
   client: pg.Client,
   { ended, build, rescued, mostCharges, flushed, isBuiltAnew, bells }: Seen,
 ): Promise<{ isClean: boolean; lines: string[] }> {
   const count = async (sql: string, ...values: unknown[]) =>
     (await client.query<{ n: number }>(`select count(*)::int as n ${sql}`, values)).rows[0]?.n
   const failed = ended.filter(job => job.state === 'failed' && !build.ids.includes(job.id))
-  const violations = await findViolations(client, 'longshore', {
+  const violations = await findViolations({
+    ...stores,
     enqueued: ended.map(job => job.id),
     isDrained: true,
   })

@@ -161,7 +161,7 @@ try {
 
   const all = [...(await ended(refs)), await producer.waitFor(fromSql, { timeout: '60s' })]
   progress.stop()
-  const report = await audit(client, {
+  const report = await audit({ postgres: postgres.url, redis: redis.url }, client, {
     ended: all,
     build: { ...built, ids: build.jobs.map(job => job.id) },
     rescued: held,

@@ -1,7 +1,7 @@
 /** `longshore queues`: show how the jobs of queues are spread over workers, or set it for one. */
 import type { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
-import { type QueueSettings, readQueueSettings, setQueue } from '../postgres/queue-settings.ts'
+import { type Queue, readQueues, setQueue } from '../postgres/queue-settings.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
 import { print, printJson } from './output.ts'
 import { addScheduleOptions } from './schedule-options.ts'
@@ -46,9 +46,9 @@ export function addQueuesCommand(program: Command): void {
             ...(balanceStrategy ? { balanceStrategy } : {}),
             ...(fanoutWidth === undefined ? {} : { fanoutWidth }),
           }
-      await setQueue(queue, change, where)
+      await setQueue({ ...where, name: queue, ...change })
     }
-    const found = await readQueueSettings(where)
+    const found = await readQueues(where)
     const shown = queue === undefined ? found : found.filter(({ name }) => name === queue)
     if (options.json) printJson({ schema: options.schema, queues: shown })
     else if (shown.length > 0) print(...shown.map(describe))
@@ -56,8 +56,7 @@ export function addQueuesCommand(program: Command): void {
   })
 }
 
-function describe(queue: QueueSettings & { name: string }): string {
-  const { name, scheduleMode, balanceStrategy, fanoutWidth } = queue
+function describe({ name, scheduleMode, balanceStrategy, fanoutWidth }: Queue): string {
   const width = fanoutWidth === null ? null : fanoutWidth === 0 ? 'to all' : `width ${fanoutWidth}`
   const set = [scheduleMode, balanceStrategy, width].filter(item => item !== null)
   return `${name}: ${set.length > 0 ? set.join(', ') : "the relay's own settings"}`

@@ -21,10 +21,11 @@ export function addWatchdogCommand(program: Command): void {
     const where = { postgres: requireDatabaseUrl(options), schema: options.schema }
     const isChange = after !== undefined || cancel !== undefined
     const settings = isChange
-      ? await setWatchdog(
-          { ...(after === undefined ? {} : { after }), ...(cancel === undefined ? {} : { cancel }) },
-          where,
-        )
+      ? await setWatchdog({
+          ...where,
+          ...(after === undefined ? {} : { after }),
+          ...(cancel === undefined ? {} : { cancel }),
+        })
       : await readWatchdog(where)
     if (json) return printJson({ schema: options.schema, ...settings })
     const then = settings.cancel ? 'reported and cancelled' : 'reported'

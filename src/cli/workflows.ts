@@ -28,20 +28,17 @@ export function addWorkflowsCommand(program: Command): void {
       )
     }
     await withPool(where, async (pool, schema) => {
-      const wasHalted =
-        options.resume && key !== undefined ? await resumeWorkflow(pool, schema, key) : undefined
+      const answer = options.resume && key !== undefined ? await resumeWorkflow(pool, schema, key) : undefined
       const workflows = await listWorkflows(pool, schema, { key, limit: options.limit }).catch(error => {
         // Who may let it go on need not be one who may look: what was done is told all the same.
-        if (wasHalted === undefined || error?.code !== 'PERMISSION_DENIED') throw error
+        if (answer === undefined || error?.code !== 'PERMISSION_DENIED') throw error
         return []
       })
       if (options.json) {
-        const resumed = wasHalted === undefined ? {} : { wasHalted }
-        printJson({ schema, ...resumed, workflows })
+        printJson({ schema, ...(answer === undefined ? {} : { answer }), workflows })
         return
       }
-      if (wasHalted !== undefined)
-        print(wasHalted ? `workflow ${key} goes on` : `workflow ${key} was not halted, nothing was changed`)
+      if (answer !== undefined) print(`workflow ${key} ${ANSWERS[answer]}`)
       if (workflows.length > 0) print(...workflows.map(describe))
       else if (key === undefined) print('no workflow has jobs or is halted')
       else if (!options.resume) print(`workflow ${key} has no jobs and is not halted`)
@@ -57,4 +54,9 @@ function describe({ key, waiting, holder, haltedBy }: WorkflowStatus): string {
     `${waiting} waiting`,
     ...(haltedBy ? ['--resume lets it go on'] : []),
   ].join('; ')
+}
+
+const ANSWERS = {
+  resumed: 'goes on',
+  not_halted: 'was not halted, nothing was changed',
 }

@@ -30,7 +30,7 @@ export interface Page {
   last: string
 }
 
-export interface AuditOptions {
+export interface AuditedFacts {
   /** Every job that was enqueued, and no other: then none may be missing, and none may be there that is not named. */
   enqueued?: readonly string[]
   /** Nothing is left to do: then every job must have ended. Default false. */
@@ -42,10 +42,10 @@ export interface AuditOptions {
 const MOST_VIOLATIONS = 100
 
 /** What does not hold, at most 100 findings for each question; empty when everything is in order. */
-export async function audit(
+export async function auditPostgres(
   db: Queryable,
   schema: string = DEFAULT_SCHEMA,
-  options: AuditOptions = {},
+  options: AuditedFacts = {},
 ): Promise<Violation[]> {
   checkSchemaName(schema)
   const { enqueued, isDrained, grace = '10s' } = options

@@ -202,7 +202,14 @@ export async function closeGroups(db: Queryable, schema: string, ids: readonly s
 }
 
 /** Let a workflow that a failure has stopped go on. Returns whether it was stopped. */
-export async function resumeWorkflow(db: Queryable, schema: string, key: string): Promise<boolean> {
+/** `not_halted`: nothing was changed; the workflow goes on anyway, is unknown, or was halted by a job of another service. */
+export type ResumeWorkflowAnswer = 'resumed' | 'not_halted'
+
+export async function resumeWorkflow(
+  db: Queryable,
+  schema: string,
+  key: string,
+): Promise<ResumeWorkflowAnswer> {
   const { rows } = await db.query(inSchema(schema, 'select longshore.resume_workflow($1) as answer'), [key])
-  return rows[0]?.['answer'] === true
+  return rows[0]?.['answer'] === true ? 'resumed' : 'not_halted'
 }

@@ -164,7 +164,7 @@ export interface QueueSettings {
 }
 
 /** Every queue that has lanes or workers, with what is set for it. */
-export async function readQueues(db: Queryable, schema: string): Promise<Map<string, QueueSettings>> {
+export async function readQueueSettings(db: Queryable, schema: string): Promise<Map<string, QueueSettings>> {
   const { rows } = await db.query(
     inSchema(
       schema,
@@ -176,7 +176,7 @@ export async function readQueues(db: Queryable, schema: string): Promise<Map<str
        ) n left join longshore.queues q on q.name = n.name`,
     ),
   )
-  return new Map(rows.map(row => [row['name'] as string, row as unknown as QueueSettings]))
+  return new Map(rows.map(({ name, ...settings }) => [name as string, settings as unknown as QueueSettings]))
 }
 
 /** While lanes are read in for the first time: no content is so far that a new leader may go on with it. */

@@ -1,9 +1,8 @@
 /** When the watchdog takes a group for stuck, and what it does then: one setting for the deployment. */
-import { checkOptions } from '../job/check-options.ts'
 import { type Duration, toMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { shown } from '../job/shown.ts'
-import { type DeploymentOptions, withPool } from './once.ts'
+import { checkDeployment, type DeploymentOptions, withPool } from './once.ts'
 import { inSchema } from './schema-name.ts'
 
 export interface WatchdogSettings {
@@ -13,7 +12,8 @@ export interface WatchdogSettings {
   cancel: boolean
 }
 
-export interface WatchdogChange {
+/** What is not given stays. */
+export interface SetWatchdogOptions extends DeploymentOptions {
   /** How long a group that could move may stand still before it is reported: from 100 ms to a year. */
   after?: Duration
   /** Whether it is cancelled then. */
@@ -24,20 +24,18 @@ const LEAST_MS = 100
 const MOST_MS = 31_536_000_000
 const SETTINGS = 'watchdog_ms as after, watchdog_cancels as cancel'
 
-export function readWatchdog(options: DeploymentOptions): Promise<WatchdogSettings> {
+export async function readWatchdog(options: DeploymentOptions): Promise<WatchdogSettings> {
+  checkDeployment('readWatchdog', options)
   return withPool(options, async (pool, schema) => {
     const { rows } = await pool.query(inSchema(schema, `select ${SETTINGS} from longshore.settings`))
     return toSettings(rows)
   })
 }
 
-/** What is not given stays. Returns what holds now; whoever does the upkeep follows with its next look, within a minute. */
-export async function setWatchdog(
-  change: WatchdogChange,
-  options: DeploymentOptions,
-): Promise<WatchdogSettings> {
-  checkOptions('CONFIG_INVALID', 'setWatchdog', change, ['after', 'cancel'])
-  const { after, cancel } = change
+/** Returns what is set now; the process that does the upkeep follows within a minute. */
+export async function setWatchdog(options: SetWatchdogOptions): Promise<WatchdogSettings> {
+  checkDeployment('setWatchdog', options, ['after', 'cancel'])
+  const { after, cancel } = options
   const afterMs = after === undefined ? null : toMs(after, 'after')
   if (afterMs !== null && (afterMs < LEAST_MS || afterMs > MOST_MS)) {
     throw new LongshoreError(

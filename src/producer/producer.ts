@@ -8,7 +8,7 @@ import type { Transaction } from '../job/queryable.ts'
 import type { Task } from '../job/task.ts'
 import type { CancelAnswer } from '../postgres/cancel-jobs.ts'
 import type { ChangeAnswer } from '../postgres/change-job.ts'
-import type { CancelGroupAnswer } from '../postgres/groups.ts'
+import type { CancelGroupAnswer, ResumeWorkflowAnswer } from '../postgres/groups.ts'
 import type { FollowOptions, LogPageOptions } from './follow-logs.ts'
 import type { GroupBuilder } from './group-builder.ts'
 import type { ManyOptions } from './many-jobs.ts'
@@ -83,8 +83,8 @@ export interface Producer {
    * whoever must know asks `waitForGroup`. Call what is returned to hear no more.
    */
   watchGroups(onEvent: (event: GroupEvent) => void): Promise<() => void>
-  /** Let a workflow that a failure has halted go on with its next job. Returns whether it was halted. */
-  resumeWorkflow(key: string, options?: InTransaction): Promise<boolean>
+  /** Let a workflow that a failure has halted go on with its next job. */
+  resumeWorkflow(key: string, options?: InTransaction): Promise<ResumeWorkflowAnswer>
   /** Waits for what is under way, then closes the connections. */
   close(): Promise<void>
 }

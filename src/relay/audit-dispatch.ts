@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import type { Violation } from '../postgres/audit.ts'
-import { readDeployment, readQueues, readRelayed, UNBUILT_SEQ } from '../postgres/relay-reads.ts'
+import { readDeployment, readQueueSettings, readRelayed, UNBUILT_SEQ } from '../postgres/relay-reads.ts'
 import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from '../postgres/schema-name.ts'
 import { findViolations, type IndexSnapshot, isBefore, readIndex } from '../redis/audit-index.ts'
 import { sayAnew } from '../redis/messages.ts'
@@ -15,7 +15,7 @@ import { openRedis, type RedisStore } from '../redis/open-redis.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
 import { BrokenIndexError } from '../redis/replies.ts'
 
-export interface AuditDispatchOptions {
+interface AuditDispatchOptions {
   redis: RedisConfig
   /** Schema of the installation. Default `'longshore'`. */
   schema?: string
@@ -90,7 +90,7 @@ async function look(
 ): Promise<Map<string, DispatchViolation>> {
   const deployment = await readDeployment(db, schema)
   const found = new Map<string, DispatchViolation>()
-  for (const queue of (await readQueues(db, schema)).keys()) {
+  for (const queue of (await readQueueSettings(db, schema)).keys()) {
     const tell = (invariant: number, problem: string, jobId?: string) =>
       found.set(`${queue} ${invariant} ${jobId ?? problem}`, {
         queue,

@@ -8,7 +8,7 @@ import type { Violation } from '../postgres/audit.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { type ExamineOptions, examine } from '../postgres/examine.ts'
 import { createLockWatch } from '../postgres/held-locks.ts'
-import { type DeploymentOptions, withPool } from '../postgres/once.ts'
+import { checkDeployment, type DeploymentOptions, withPool } from '../postgres/once.ts'
 import type { RepairKind } from '../postgres/questions.ts'
 import { type ConcernBounds, readConcerns, readTables, type TableSize } from '../postgres/read-health.ts'
 import { type Repaired, repair } from '../postgres/repair.ts'
@@ -67,6 +67,17 @@ type Settings = {
   Pick<ConcernBounds, 'maxDeadRows' | 'maxTransactionAgeMs'>
 
 const MOST = 2 ** 31 - 1
+const KNOWN = Object.keys({
+  redis: true,
+  repair: true,
+  grace: true,
+  pageSize: true,
+  pause: true,
+  looks: true,
+  maxDeadRows: true,
+  maxTransactionAge: true,
+  onProgress: true,
+} satisfies Record<Exclude<keyof DoctorOptions, keyof DeploymentOptions>, true>)
 const MOST_TOLD = 1000
 /** What one repair frees may show the next damage. */
 const MOST_ROUNDS = 4
@@ -79,6 +90,7 @@ const UNHEARD = {
 
 /** Look at everything; see `DoctorReport`. */
 export async function doctor(options: DoctorOptions): Promise<DoctorReport> {
+  checkDeployment('doctor', options, KNOWN)
   const settings = readSettings(options)
   return withPool(options, async (pool, schema) => {
     const repaired: DoctorFinding[] = []

@@ -14,7 +14,7 @@ import {
   type QueueSettings,
   raiseEpoch,
   readOutbox,
-  readQueues,
+  readQueueSettings,
 } from '../postgres/relay-reads.ts'
 import type { Holder } from '../postgres/secret.ts'
 import type { RedisStore } from '../redis/open-redis.ts'
@@ -182,7 +182,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
   }
 
   const readQueuesAgain = async () => {
-    for (const [name, settings] of await readQueues(pool, schema)) {
+    for (const [name, settings] of await readQueueSettings(pool, schema)) {
       const spread = options.spreadOf(settings)
       const known = queues.get(name)
       if (known) {

@@ -151,7 +151,7 @@ describe('Postgres shut down at once, and started again', () => {
       'relay.start': () => createRelay({ ...at, redis: '' }).start(),
       migrate: () => migrate(at),
       doctor: () => doctor(at),
-      setQueue: () => setQueue('default', { scheduleMode: 'balanced' }, at),
+      setQueue: () => setQueue({ ...at, name: 'default', scheduleMode: 'balanced' }),
     }
     await Promise.all(
       Object.entries(calls).map(async ([name, call]) => {

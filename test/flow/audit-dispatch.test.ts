@@ -1,9 +1,10 @@
 /** The audit over both stores finds what is wrong: each test damages one thing behind everybody's back. */
 import { Redis } from 'ioredis'
 import { afterAll, beforeEach, describe, expect, inject, it } from 'vitest'
-import { auditDispatch, createRelay, defineTask, type Relay } from '../../src/index.ts'
+import { audit, createRelay, defineTask, type Relay } from '../../src/index.ts'
 import { UNBUILT_SEQ } from '../../src/postgres/relay-reads.ts'
 import { rootKey } from '../../src/redis/names.ts'
+import { auditDispatch } from '../../src/relay/audit-dispatch.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { eventually } from '../support/signals.ts'
@@ -58,6 +59,9 @@ describe('the audit of both stores tells', () => {
     await client.zrem(key(`lane:${lane}`), ids[0] as string)
     await client.hdel(key('jobs'), ids[0] as string)
     expect(await told()).toEqual([expect.stringMatching(/^10: it is ready in lane .*Redis does not know it/)])
+    const postgres = database.urlOf('relay')
+    expect(await audit({ postgres })).toEqual([])
+    expect(await audit({ postgres, redis })).toMatchObject([{ invariant: 10, jobId: ids[0] }])
   })
 
   it('[S10] invariant 10: not of one that stands in the outbox, or behind its lane’s bound', async () => {

@@ -1,6 +1,7 @@
 /** The red side of the audit: each invariant is broken by hand, and the audit must say so. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type AuditOptions, audit, createProducer, defineTask, type Producer } from '../../src/index.ts'
+import { createProducer, defineTask, type Producer } from '../../src/index.ts'
+import { type AuditedFacts, auditPostgres } from '../../src/postgres/audit.ts'
 import { settling, workByHand } from '../support/by-hand.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
 import { createJournal, type Journal, type JournalRun, mostAtOnce, overlaps } from '../support/journal.ts'
@@ -90,12 +91,12 @@ const keyLimit = (key: string) =>
 
 describe('the audit', () => {
   it('finds nothing where everything is in order', async () => {
-    expect(await audit(tx, 'longshore', { enqueued: ids })).toEqual([])
+    expect(await auditPostgres(tx, 'longshore', { enqueued: ids })).toEqual([])
     expect(await journal.auditJournal()).toEqual([])
   })
 
-  const lost: AuditOptions = { enqueued: ['00000000-0000-7000-8000-000000000000'] }
-  it.each<[number, string, string, AuditOptions?]>([
+  const lost: AuditedFacts = { enqueued: ['00000000-0000-7000-8000-000000000000'] }
+  it.each<[number, string, string, AuditedFacts?]>([
     [1, 'it was enqueued and is nowhere', 'select', lost],
     [1, 'nobody enqueued it', 'select', lost],
     [1, 'nothing is left to do, and it is ready', 'select', { isDrained: true }],
@@ -296,7 +297,7 @@ describe('the audit', () => {
   ])('[%i] says “%s” (case %#)', async (invariant, problem, damage, options) => {
     await tx.query(UNGUARDED)
     await tx.query(damage)
-    const found = await audit(tx, 'longshore', options)
+    const found = await auditPostgres(tx, 'longshore', options)
     expect(found).toContainEqual(
       expect.objectContaining({ invariant, problem: expect.stringContaining(problem) }),
     )
@@ -306,7 +307,7 @@ describe('the audit', () => {
     await tx.query("update longshore.workers set expires_at = now() - interval '5 seconds'")
     await tx.query("select longshore.set_limits('limited', 1, 1)")
     await tx.query("update longshore.tasks set concurrency = 1 where name = 'limited'")
-    expect(await audit(tx)).toEqual([])
+    expect(await auditPostgres(tx)).toEqual([])
   })
 
   it('tells the jobs of a circle, not those before and behind it', async () => {
@@ -319,13 +320,13 @@ describe('the audit', () => {
       `insert into longshore.edges (parent, child) values
          (${idOf('third')}, ${idOf('behind')}), (${idOf('third')}, ${idOf('second')})`,
     )
-    const circle = (await audit(tx)).filter(({ problem }) => problem === 'it waits in a circle')
+    const circle = (await auditPostgres(tx)).filter(({ problem }) => problem === 'it waits in a circle')
     const { rows } = await tx.query(`select id from longshore.jobs where ${job('second')} or ${job('third')}`)
     expect(circle.map(({ jobId }) => jobId).sort()).toEqual(rows.map(row => row.id).sort())
   })
 
   it('refuses a schema that is not a name', async () => {
-    await expect(audit(tx, 'Robert"; drop')).rejects.toThrow('is not a valid name')
+    await expect(auditPostgres(tx, 'Robert"; drop')).rejects.toThrow('is not a valid name')
   })
 })
 
@@ -439,7 +440,7 @@ describe('workflows', () => {
     `select longshore.finish_job(j, 'succeeded') from longshore.jobs j where ${job(payload)};`
 
   it('are in order', async () => {
-    expect(await audit(tx)).toEqual([])
+    expect(await auditPostgres(tx)).toEqual([])
     await tx.query(run('first') + ended('first'))
     await tx.query(`update longshore.jobs set has_turn = true where ${job('second')}; ${ready('second')}`)
     await tx.query(run('second'))
@@ -461,7 +462,7 @@ describe('workflows', () => {
     ],
   ])('[9] the audit says “%s”', async (problem, damage) => {
     await tx.query(damage)
-    expect(await audit(tx)).toContainEqual(
+    expect(await auditPostgres(tx)).toContainEqual(
       expect.objectContaining({ invariant: 9, problem: expect.stringContaining(problem) }),
     )
   })

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createWorker, declarePropertyKeys, defineTask, readPropertyKeys } from '../../src/index.ts'
+import { createWorker, defineTask, readPropertyKeys, setPropertyKeys } from '../../src/index.ts'
 import { constraintTag } from '../../src/job/constraints.ts'
 import { workByHand } from '../support/by-hand.ts'
 import { constraintsArbitrary } from '../support/constraint-arbitraries.ts'
@@ -14,22 +14,24 @@ const train = defineTask({ name: 'train' })
 const other = defineTask({ name: 'other' })
 const DEFAULT_KEYS = ['gpu', 'mem', 'region']
 
-afterEach(() => declarePropertyKeys(DEFAULT_KEYS, { postgres: database.url }))
+afterEach(() => setPropertyKeys({ postgres: database.url, keys: DEFAULT_KEYS }))
 
 describe('property keys', () => {
   it('[C1] are gpu, mem and region until others are declared; a fourth is refused by name', async () => {
     const where = { postgres: database.url }
     expect(await readPropertyKeys(where)).toEqual(DEFAULT_KEYS)
-    await expect(declarePropertyKeys(['gpu', 'mem', 'region', 'zone'], where)).rejects.toMatchObject({
-      code: 'CONSTRAINT_INVALID',
-      message: expect.stringContaining('gpu, mem, region, zone are 4 keys, at most 3 are possible'),
-    })
+    await expect(setPropertyKeys({ ...where, keys: ['gpu', 'mem', 'region', 'zone'] })).rejects.toMatchObject(
+      {
+        code: 'CONSTRAINT_INVALID',
+        message: expect.stringContaining('gpu, mem, region, zone are 4 keys, at most 3 are possible'),
+      },
+    )
     await expect(
       database.rows("update longshore.settings set property_keys = '{gpu,mem,region,zone}'"),
     ).rejects.toThrow('at_most_three_property_keys')
-    expect(await declarePropertyKeys(['zone'], where)).toEqual(['zone'])
+    expect(await setPropertyKeys({ ...where, keys: ['zone'] })).toEqual(['zone'])
     expect(await readPropertyKeys(where)).toEqual(['zone'])
-    expect(await declarePropertyKeys([], where)).toEqual([])
+    expect(await setPropertyKeys({ ...where, keys: [] })).toEqual([])
     await expect(deployment.producer().enqueue(train, 1, { constraints: { gpu: 'a100' } })).rejects.toThrow(
       'property key "gpu" is not declared; declared are: none',
     )
@@ -269,9 +271,9 @@ describe('an undeclared key', () => {
 
   it('[C9] is refused by a producer that enqueued it while it was declared, without failing its neighbours', async () => {
     const producer = deployment.producer()
-    await declarePropertyKeys(['gpu', 'zone'], { postgres: database.url })
+    await setPropertyKeys({ postgres: database.url, keys: ['gpu', 'zone'] })
     await producer.enqueue(train, 1, { constraints: { zone: 'b' } })
-    await declarePropertyKeys(DEFAULT_KEYS, { postgres: database.url })
+    await setPropertyKeys({ postgres: database.url, keys: DEFAULT_KEYS })
     const [bad, good, plain] = await Promise.allSettled([
       producer.enqueue(train, 1, { constraints: { zone: 'b' } }),
       producer.enqueue(train, 2, { constraints: { gpu: 'a100' } }),

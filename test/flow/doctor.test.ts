@@ -2,8 +2,6 @@
 import { Redis } from 'ioredis'
 import { afterAll, beforeEach, describe, expect, inject, it } from 'vitest'
 import {
-  audit,
-  auditDispatch,
   createRelay,
   type DoctorOptions,
   defineTask,
@@ -11,9 +9,11 @@ import {
   type GroupBuilder,
   type Producer,
 } from '../../src/index.ts'
+import { auditPostgres } from '../../src/postgres/audit.ts'
 import { openPool } from '../../src/postgres/connect.ts'
 import { type ExamineOptions, examine } from '../../src/postgres/examine.ts'
 import { rootKey } from '../../src/redis/names.ts'
+import { auditDispatch } from '../../src/relay/audit-dispatch.ts'
 import { type Claimed, settling, workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
@@ -85,7 +85,7 @@ async function runToTheEnd(told: unknown[] = []): Promise<string[]> {
     'every group is closed',
     async () => (await database.rows('select from longshore.groups where finished_at is null')).length === 0,
   )
-  expect(await audit(db, 'longshore', { isDrained: true })).toEqual(told)
+  expect(await auditPostgres(db, 'longshore', { isDrained: true })).toEqual(told)
   return ran
 }
 
@@ -260,7 +260,7 @@ describe('doctor', () => {
       expect(mended.repaired).toContainEqual(
         expect.objectContaining({ invariant, remedy: expect.stringContaining(remedy) }),
       )
-      expect(await audit(db)).toEqual([])
+      expect(await auditPostgres(db)).toEqual([])
       expect(await see({ repair: true })).toMatchObject({ isHealthy: true, repaired: [] })
       const ran = await runToTheEnd()
       expect(ran.filter(payload => payload.startsWith('turn'))).toEqual(['turn 1', 'turn 2', 'turn 3'])
@@ -515,7 +515,7 @@ describe('doctor', () => {
       await waitsForLock(database, mending)
       await ending.query('commit')
       await mended
-      return audit(db)
+      return auditPostgres(db)
     }
 
     const guards: [title: string, payload: string, repair: string, guard: Weakness, invariant: number][] = [

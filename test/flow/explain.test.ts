@@ -132,7 +132,7 @@ describe('explain', () => {
     expect(reasons[0]?.sentence).toContain(`halted by the failure of job ${bad.id} (the paper ran out)`)
     expect(reasons[0]?.sentence).toContain('producer.resumeWorkflow("it\'s")')
     expect(reasons[0]?.sentence).toContain("`longshore workflows 'it'\\''s' --resume`")
-    expect(await producer.resumeWorkflow("it's")).toBe(true)
+    expect(await producer.resumeWorkflow("it's")).toBe('resumed')
     done.open()
     expect(await producer.waitFor(next)).toMatchObject({ state: 'succeeded' })
   })

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { audit, defineTask } from '../../src/index.ts'
+import { defineTask } from '../../src/index.ts'
+import { auditPostgres } from '../../src/postgres/audit.ts'
 import { settling, workByHand } from '../support/by-hand.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
@@ -81,7 +82,7 @@ const close = (id: string, client?: TestClient) =>
 
 const problems = async (invariant: number) =>
   (
-    await audit({
+    await auditPostgres({
       query: async (text: string, values?: unknown[]) => ({ rows: await database.rows(text, values) }),
     })
   ).filter(violation => violation.invariant === invariant)

@@ -3,16 +3,20 @@ import { inspect } from 'node:util'
 import { afterAll, beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import {
+  audit,
   createProducer,
   createRelay,
   createWorker,
-  declarePropertyKeys,
   defineTask,
   doctor,
   type JobRef,
   migrate,
   newJobId,
   type Producer,
+  readPropertyKeys,
+  readQueues,
+  readWatchdog,
+  setPropertyKeys,
   setQueue,
   setWatchdog,
   type Task,
@@ -210,10 +214,7 @@ describe('the verbs of a producer', () => {
       'an id': value => any.get(value),
       'constraint keys': value => any.enqueue(strict, {}, { constraints: { [value]: 'x' } }),
       'property keys': () =>
-        declarePropertyKeys(
-          Array.from({ length: 1e5 }, (_, n) => `key_${n}`),
-          { postgres: database.url },
-        ),
+        setPropertyKeys({ postgres: database.url, keys: Array.from({ length: 1e5 }, (_, n) => `key_${n}`) }),
       ...options(['queue', 'tag', 'concurrencyKey', 'workflow', 'runAt', 'delay'], given =>
         any.enqueue(strict, {}, given),
       ),
@@ -460,28 +461,31 @@ describe('what is made at the start', () => {
 
   it('settings of the deployment too', async () => {
     const where = { postgres: database.url }
-    const any: Any = { setQueue, setWatchdog, declarePropertyKeys, migrate, doctor }
-    await callAll({
-      'setQueue: queue': value => any.setQueue(value, { fanoutWidth: 0 }, where),
+    const any: Any = {
+      ...{ audit, doctor, migrate, readPropertyKeys, readQueues, readWatchdog },
+      ...{ setPropertyKeys, setQueue, setWatchdog },
+    }
+    const each = (name: string, known: readonly string[], needed = {}): Calls => ({
+      [name]: value => any[name](value),
       ...options(
-        ['scheduleMode', 'balanceStrategy', 'fanoutWidth', 'x'],
-        given => any.setQueue('q', given, where),
-        'setQueue: ',
+        ['schema', 'postgres', 'x', ...known],
+        given => any[name]({ ...where, ...needed, ...given }),
+        `${name}: `,
       ),
-      'setQueue: options': value => any.setQueue('q', {}, value),
-      ...options(['after', 'cancel', 'x'], given => any.setWatchdog(given, where), 'setWatchdog: '),
-      'setWatchdog: options': value => any.setWatchdog({}, value),
-      'declarePropertyKeys: keys': value => any.declarePropertyKeys(value, where),
-      'declarePropertyKeys: a key': value => any.declarePropertyKeys([value], where),
-      migrate: value => any.migrate(value),
-      ...options(
-        ['schema', 'postgres', 'patience', 'x'],
-        given => any.migrate({ ...where, ...given }),
-        'migrate: ',
-      ),
-      ...options(['schema', 'postgres', 'redis'], given => any.doctor({ ...where, ...given }), 'doctor: '),
     })
-    await declarePropertyKeys(['gpu', 'mem', 'region'], where)
-    await setWatchdog({ after: '10m', cancel: false }, where)
+    await callAll({
+      ...each('setQueue', ['name', 'scheduleMode', 'balanceStrategy', 'fanoutWidth'], { name: 'q' }),
+      ...each('setWatchdog', ['after', 'cancel']),
+      ...each('setPropertyKeys', ['keys'], { keys: [] }),
+      'setPropertyKeys: a key': value => any.setPropertyKeys({ ...where, keys: [value] }),
+      ...each('readQueues', []),
+      ...each('readWatchdog', []),
+      ...each('readPropertyKeys', []),
+      ...each('audit', ['redis', 'grace']),
+      ...each('migrate', ['patience']),
+      ...each('doctor', ['redis', 'grace', 'pause', 'pageSize', 'looks', 'maxDeadRows', 'maxTransactionAge']),
+    })
+    await setPropertyKeys({ ...where, keys: ['gpu', 'mem', 'region'] })
+    await setWatchdog({ ...where, after: '10m', cancel: false })
   })
 })

@@ -46,7 +46,7 @@ describe('[D1] the schedule mode', () => {
     [{ scheduleMode: 'balanced' }, '1', 'least-queue'],
     [{ scheduleMode: 'balanced', balanceStrategy: 'round-robin', fanoutWidth: 3 }, '1', 'round-robin'],
   ])('is an option of the relay: %j', async (options, width, strategy) => {
-    await setQueue('default', {}, where)
+    await setQueue({ ...where, name: 'default' })
     await deployment.relay(options)
     await spreadIs(width, strategy)
   })
@@ -54,13 +54,13 @@ describe('[D1] the schedule mode', () => {
   it('comes from the environment, and options win over it', async () => {
     vi.stubEnv('TASK_SCHEDULE_MODE', 'balanced')
     vi.stubEnv('TASK_BALANCE_STRATEGY', 'random')
-    await setQueue('default', {}, where)
+    await setQueue({ ...where, name: 'default' })
     await deployment.relay({ balanceStrategy: 'round-robin' })
     await spreadIs('1', 'round-robin')
   })
 
   it('is a flag of longshore relay, which wins over the environment, and a setting of a queue wins over both', async () => {
-    await setQueue('default', {}, where)
+    await setQueue({ ...where, name: 'default' })
     const env = { TASK_SCHEDULE_MODE: 'balanced', TASK_FANOUT_WIDTH: '7' }
     const relay = longshore(['relay', '--schedule-mode', 'fanout', '--balance-strategy', 'random'], env)
     await relay.says('running')
@@ -69,11 +69,13 @@ describe('[D1] the schedule mode', () => {
     const set = longshore(['queues', 'default', '--schedule-mode', 'balanced'])
     expect((await set.ended).stdout).toBe('default: balanced\n')
     await spreadIs('1', 'random')
-    await setQueue(
-      'default',
-      { scheduleMode: 'fanout', fanoutWidth: 2, balanceStrategy: 'round-robin' },
-      where,
-    )
+    await setQueue({
+      ...where,
+      name: 'default',
+      scheduleMode: 'fanout',
+      fanoutWidth: 2,
+      balanceStrategy: 'round-robin',
+    })
     await spreadIs('2', 'round-robin')
     expect((await longshore(['queues', 'default', '--fanout-width', '0']).ended).stdout).toBe(
       'default: fanout, round-robin, to all\n',
@@ -84,7 +86,7 @@ describe('[D1] the schedule mode', () => {
   })
 
   it('of a relay that follows another holds for what Redis has already', async () => {
-    await setQueue('default', {}, where)
+    await setQueue({ ...where, name: 'default' })
     const earlier = createRelay({ ...where, redis })
     await earlier.start()
     await spreadIs('0', 'least-queue')
@@ -117,9 +119,9 @@ describe('[D1] the schedule mode', () => {
         'balanceStrategy must be one of least-queue, round-robin, random; got fair',
       ],
       [{ fanoutWidth: -1 }, 'fanoutWidth must be a whole number from 0 to 1000; got -1'],
-      [{ mode: 'fanout' }, 'unknown option "mode"; options are scheduleMode, balanceStrategy, fanoutWidth'],
+      [{ mode: 'fanout' }, 'unknown option "mode"; options are postgres, schema, name, scheduleMode'],
     ] as const) {
-      await expect(setQueue('default', change as never, where)).rejects.toThrow(message)
+      await expect(setQueue({ ...where, name: 'default', ...(change as object) })).rejects.toThrow(message)
     }
     for (const [args, message] of [
       [
@@ -159,7 +161,7 @@ describe('[D1] the schedule mode', () => {
         task,
         numbers(400).map(n => at * 400 + n),
       )
-      await setQueue('default', change, where)
+      await setQueue({ ...where, name: 'default', ...change })
       await done.reached((at + 1) * 300)
       const width = 'scheduleMode' in change && change.scheduleMode === 'balanced' ? '1' : undefined
       if (width) await spreadIs(width, 'least-queue')

@@ -8,10 +8,10 @@ import {
   createProducer,
   createRelay,
   createWorker,
-  declarePropertyKeys,
   defineTask,
   type JobRef,
   migrate,
+  setPropertyKeys,
 } from '../../src/index.ts'
 import { openPool } from '../../src/postgres/connect.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
@@ -66,7 +66,7 @@ describe("in a user's own transaction", () => {
   })
 
   it('[X13] plain SQL enqueues, with constraints and a time in words of that session', async () => {
-    await declarePropertyKeys(['gpu'], { postgres: database.url })
+    await setPropertyKeys({ postgres: database.url, keys: ['gpu'] })
     const producer = deployment.producer()
     const { rows } = await tx.query(
       `select longshore.enqueue('step', '{"n": 1}', jsonb_build_object('runAt', timestamptz '2.1.2077 3:04:05.678Z',

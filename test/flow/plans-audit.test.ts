@@ -1,6 +1,6 @@
 /** Whoever asks whether all is well reads every job a few times, and not every job for each, whatever the planner believes. */
 import { beforeAll, describe, expect, it } from 'vitest'
-import { audit } from '../../src/postgres/audit.ts'
+import { auditPostgres } from '../../src/postgres/audit.ts'
 import { examine } from '../../src/postgres/examine.ts'
 import { QUESTIONS } from '../../src/postgres/questions.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
@@ -70,7 +70,7 @@ function rowsRead({ Plan: plan }: Plan): number {
 }
 
 const WAYS: Record<string, () => Promise<unknown>> = {
-  'the audit, all at once': () => audit(client),
+  'the audit, all at once': () => auditPostgres(client),
   'the doctor, page by page': () =>
     examine(onClient(client), 'longshore', {
       pageSize: PAGE,

@@ -4,7 +4,6 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from 'vitest'
 import { startPostgres } from '../../src/dev/index.ts'
 import {
-  audit,
   createProducer,
   createRelay,
   createWorker,
@@ -13,6 +12,7 @@ import {
   type Relay,
   type Worker,
 } from '../../src/index.ts'
+import { auditPostgres } from '../../src/postgres/audit.ts'
 import { scriptNamed } from '../../src/redis/scripts.ts'
 import { countCommands, countStatements } from '../support/counting-proxy.ts'
 import { lookAtQueue, type QueueLook } from '../support/queue-look.ts'
@@ -46,7 +46,7 @@ let relay: Relay
 const ending: (() => Promise<void>)[] = []
 afterEach(async () => {
   for (const end of ending.splice(0).reverse()) await end()
-  expect(await audit(looker, 'longshore', { isDrained: true })).toEqual([])
+  expect(await auditPostgres(looker, 'longshore', { isDrained: true })).toEqual([])
 })
 
 const rows = async <Row>(text: string) => (await looker.query(text)).rows as Row[]

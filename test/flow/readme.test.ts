@@ -149,7 +149,7 @@ describe('the README', () => {
   it('[W2] shows a workflow that a failure halts', async () => {
     const env = { DATABASE_URL: database.url, ...QUIET }
     const { code, output } = await run('examples/halted-workflow.ts', env)
-    expect(output).toBe('failed\nwaiting\ntrue\nsucceeded\n')
+    expect(output).toBe('failed\nwaiting\nresumed\nsucceeded\n')
     expect(code).toBe(0)
   })
 

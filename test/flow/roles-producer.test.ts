@@ -282,8 +282,8 @@ holds('Postgres', 'producer', 'let a workflow go on that a job of another servic
   expect(told).toMatchObject({ reasons: [{ kind: 'halted', haltedBy: null }, { kind: 'no_worker' }] })
   expect(JSON.stringify(told)).not.toMatch(/secret|[0-9a-f-]{36}.*halted by the failure of job/)
   expect(JSON.stringify(told)).not.toContain(first.id)
-  expect(await producer('bank').resumeWorkflow('halts')).toBe(false)
-  expect(await producer('cron').resumeWorkflow('halts')).toBe(true)
+  expect(await producer('bank').resumeWorkflow('halts')).toBe('not_halted')
+  expect(await producer('cron').resumeWorkflow('halts')).toBe('resumed')
 })
 
 const TASK = { queue: 'q', tag: 't', maxAttempts: 3, maxRescues: 5, concurrency: 4, concurrencyPerKey: 2 }
@@ -552,7 +552,7 @@ describe('without its guard', () => {
     ],
     ['cancel', async () => (await producer('bank').cancel(job.id)) === 'cancelled'],
     ['explain_end', () => producer('bank').explain(job.id)],
-    ['resume_workflow', () => producer('bank').resumeWorkflow('stopped')],
+    ['resume_workflow', async () => (await producer('bank').resumeWorkflow('stopped')) === 'resumed'],
     ['cancel_group', async () => (await producer('bank').cancelGroup(group.id)) === 'cancelled'],
   ]
   it.each(given)('[X15] %s gives away what is another’s', async (name, attack) => {

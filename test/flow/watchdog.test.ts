@@ -132,7 +132,7 @@ describe('watchdog', () => {
     deployment.skipAudit('a counter is wrong on purpose')
     const lines: Record<string, unknown>[] = []
     const logger = pino({ level: 'warn' }, { write: (line: string) => void lines.push(JSON.parse(line)) })
-    await setWatchdog({ after: 300 }, { postgres: database.url })
+    await setWatchdog({ postgres: database.url, after: 300 })
     const relay = await deployment.relay({ logger })
     await deployment.worker({ handlers: [step.handle(() => undefined)] })
     const producer = deployment.producer({ tasks: [step] })
@@ -164,7 +164,7 @@ describe('watchdog', () => {
     await eventually('watchers hear of it again', async () => events.length > 1)
     expect(events[1]).toEqual({ id: group.id, event: 'stuck' })
 
-    await setWatchdog({ cancel: true }, { postgres: database.url })
+    await setWatchdog({ postgres: database.url, cancel: true })
     expect(await producer.waitForGroup(group)).toMatchObject({ state: 'cancelled', stuck: null })
     await eventually('watchers hear of that', async () => events.length > 2)
     expect(events[2]).toEqual({ id: group.id, event: 'cancelled' })
@@ -299,12 +299,12 @@ describe('watchdog', () => {
   it('setWatchdog keeps what is not given, and refuses what makes no sense', async () => {
     const where = { postgres: database.url }
     expect(await readWatchdog(where)).toEqual({ afterMs: 600_000, cancel: false })
-    expect(await setWatchdog({ after: '5m' }, where)).toEqual({ afterMs: 300_000, cancel: false })
-    expect(await setWatchdog({ cancel: true }, where)).toEqual({ afterMs: 300_000, cancel: true })
+    expect(await setWatchdog({ ...where, after: '5m' })).toEqual({ afterMs: 300_000, cancel: false })
+    expect(await setWatchdog({ ...where, cancel: true })).toEqual({ afterMs: 300_000, cancel: true })
     expect(await readWatchdog(where)).toEqual({ afterMs: 300_000, cancel: true })
-    await expect(setWatchdog({ after: 99 }, where)).rejects.toThrow('between 100 ms and a year')
-    await expect(setWatchdog({ after: '2000d' }, where)).rejects.toThrow('between 100 ms and a year')
-    await expect(setWatchdog({ cancel: 1 as never }, where)).rejects.toThrow('true or false')
+    await expect(setWatchdog({ ...where, after: 99 })).rejects.toThrow('between 100 ms and a year')
+    await expect(setWatchdog({ ...where, after: '2000d' })).rejects.toThrow('between 100 ms and a year')
+    await expect(setWatchdog({ ...where, cancel: 1 as never })).rejects.toThrow('true or false')
   })
 })
 

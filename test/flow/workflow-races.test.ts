@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { audit, defineTask, newJobId } from '../../src/index.ts'
+import { defineTask, newJobId } from '../../src/index.ts'
+import { auditPostgres } from '../../src/postgres/audit.ts'
 import { type Claimed, settling, workByHand } from '../support/by-hand.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
@@ -45,7 +46,7 @@ const broken = async () => {
   const db = {
     query: async (text: string, values?: unknown[]) => ({ rows: await database.rows(text, values) }),
   }
-  return (await audit(db)).filter(found => found.invariant === 9).map(found => found.problem)
+  return (await auditPostgres(db)).filter(found => found.invariant === 9).map(found => found.problem)
 }
 const STRANDED = expect.stringContaining('no turn, and is the first')
 

@@ -151,7 +151,7 @@ describe('a final failure in a workflow', () => {
 
   it('[W2] halts it where it is told to: new jobs wait as well, until it is resumed', async () => {
     const { producer, a, b, c, next, end } = await fourByHand({ onWorkflowFailure: 'halt' })
-    expect(await producer.resumeWorkflow('w')).toBe(false)
+    expect(await producer.resumeWorkflow('w')).toBe('not_halted')
     expect(await next()).toBe('a')
     expect(await end('failed')).toEqual([])
     expect(await next()).toBe('')
@@ -163,8 +163,8 @@ describe('a final failure in a workflow', () => {
     // Cancelling goes on while it is halted, and does not resume it.
     expect(await producer.cancel(b)).toBe('cancelled')
     expect(await next()).toBe('')
-    expect(await producer.resumeWorkflow('w')).toBe(true)
-    expect(await producer.resumeWorkflow('w')).toBe(false)
+    expect(await producer.resumeWorkflow('w')).toBe('resumed')
+    expect(await producer.resumeWorkflow('w')).toBe('not_halted')
     expect(await next()).toBe('c')
     expect(await producer.get(c)).toMatchObject({ state: 'running' })
     await end()
@@ -190,10 +190,10 @@ describe('a final failure in a workflow', () => {
     const late = await producer.enqueue(step, 'late', { workflow: 'w' })
     expect(await next()).toBe('')
     await producer.cancel(late)
-    expect(await producer.resumeWorkflow('w')).toBe(true)
+    expect(await producer.resumeWorkflow('w')).toBe('resumed')
     expect(await workflows()).toEqual([])
-    expect(await producer.resumeWorkflow('w')).toBe(false)
-    expect(await producer.resumeWorkflow('never was')).toBe(false)
+    expect(await producer.resumeWorkflow('w')).toBe('not_halted')
+    expect(await producer.resumeWorkflow('never was')).toBe('not_halted')
     await producer.enqueue(step, 'new', { workflow: 'w' })
     expect(await next()).toBe('new')
   })
@@ -204,7 +204,7 @@ describe('a final failure in a workflow', () => {
     await end('failed')
     const tx = await database.connect()
     await tx.query('begin')
-    expect(await producer.resumeWorkflow('w', { tx })).toBe(true)
+    expect(await producer.resumeWorkflow('w', { tx })).toBe('resumed')
     await expect(database.rows("select longshore.resume_workflow('w')")).rejects.toThrow(
       'somebody holds workflow w or its next job for longer than a second',
     )
@@ -213,7 +213,7 @@ describe('a final failure in a workflow', () => {
     await tx.query('begin isolation level repeatable read')
     await expect(producer.resumeWorkflow('w', { tx })).rejects.toThrow('cannot resume a workflow')
     await tx.query('rollback')
-    expect(await producer.resumeWorkflow('w')).toBe(true)
+    expect(await producer.resumeWorkflow('w')).toBe('resumed')
     expect(await next()).toBe('b')
   })
 })
@@ -293,7 +293,7 @@ describe('a job of a workflow that runs after others', () => {
     expect(await workflows()).toEqual([{ key: 'w', is_halted: true }])
     await hand.settle([settling(run('h'))])
     expect(await hand.claim(10)).toEqual([])
-    expect(await producer.resumeWorkflow('w')).toBe(true)
+    expect(await producer.resumeWorkflow('w')).toBe('resumed')
     expect((await hand.claim(10)).map(job => job.payload)).toEqual(['y'])
   })
 

@@ -200,7 +200,7 @@ describe('a workflow', () => {
     const refs = await producer.enqueueMany(step, numbers(3), { workflow: 'w', onWorkflowFailure: 'halt' })
     expect((await producer.waitFor(refs[1]?.id ?? '')).state).toBe('failed')
     expect(await producer.get(refs[2]?.id ?? '')).toMatchObject({ state: 'waiting' })
-    expect(await producer.resumeWorkflow('w')).toBe(true)
+    expect(await producer.resumeWorkflow('w')).toBe('resumed')
     await producer.waitFor(refs[2]?.id ?? '')
     expect(ran).toEqual(numbers(3))
   })

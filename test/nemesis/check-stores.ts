@@ -1,5 +1,6 @@
 /** Owns what longshore itself can tell of both stores after a run, or in the middle of one. */
-import { audit, type DoctorReport, doctor } from '../../src/index.ts'
+import { type DoctorReport, doctor } from '../../src/index.ts'
+import { auditPostgres } from '../../src/postgres/audit.ts'
 import type { Stage } from './stage.ts'
 import type { Find } from './total-queue.ts'
 
@@ -10,7 +11,10 @@ export async function checkStores(stage: Stage, find: Find): Promise<DoctorRepor
       rows: await stage.rows<Record<string, unknown>>(text, values),
     }),
   }
-  for (const { invariant, problem, jobId } of [...(await audit(db)), ...(await stage.journal.auditJournal())])
+  for (const { invariant, problem, jobId } of [
+    ...(await auditPostgres(db)),
+    ...(await stage.journal.auditJournal()),
+  ])
     find(`invariant ${invariant} does not hold`, jobId ?? '', problem)
   return askDoctor(stage, find)
 }

@@ -88,11 +88,13 @@ export function createFaults(
         await pause(fault.ms)
         return cast.place(fault.slot).order({ isDrained: false })
       case 'spread':
-        return setQueue(
-          'default',
-          { scheduleMode: fault.mode, balanceStrategy: fault.strategy },
-          { postgres: stage.postgres.url },
-        )
+        await setQueue({
+          postgres: stage.postgres.url,
+          name: 'default',
+          scheduleMode: fault.mode,
+          balanceStrategy: fault.strategy,
+        })
+        return
       case 'limits':
         circumstances.limits = fault.limits
         return setLimits(stage, fault.limits)

@@ -2,7 +2,9 @@
  * The full audit: waits until nothing is left to do, then asks both stores and the journal whether everything that is promised
  * holds. Every test of `test/crash` ends with it, while whoever keeps Redis in step still runs.
  */
-import { audit, auditDispatch, type Violation } from '../../src/index.ts'
+import type { Violation } from '../../src/index.ts'
+import { auditPostgres } from '../../src/postgres/audit.ts'
+import { auditDispatch } from '../../src/relay/audit-dispatch.ts'
 import type { TestDatabase } from './database.ts'
 import type { Journal } from './journal.ts'
 import { eventually } from './signals.ts'
@@ -41,7 +43,7 @@ export async function auditAtRest(
   const db = asQueryable(database)
   const ids = enqueued?.map(({ id }) => id)
   mustHold([
-    ...(await audit(db, 'longshore', { isDrained: true, ...(ids ? { enqueued: ids } : {}) })),
+    ...(await auditPostgres(db, 'longshore', { isDrained: true, ...(ids ? { enqueued: ids } : {}) })),
     ...(await journal.auditJournal()),
     ...(redis ? await auditDispatch(db, { redis }) : []),
   ])

@@ -4,8 +4,6 @@
  */
 import { afterAll, afterEach, beforeAll, inject } from 'vitest'
 import {
-  audit,
-  auditDispatch,
   createProducer,
   createRelay,
   createWorker,
@@ -17,6 +15,8 @@ import {
   type Worker,
   type WorkerOptions,
 } from '../../src/index.ts'
+import { auditPostgres } from '../../src/postgres/audit.ts'
+import { auditDispatch } from '../../src/relay/audit-dispatch.ts'
 import { dropRedisUsers, makeRedisUsers, type RedisRole } from './acl.ts'
 import { type AtRestOptions, asQueryable, auditAtRest, drained, mustHold } from './at-rest.ts'
 import type { TestDatabase } from './database.ts'
@@ -102,7 +102,7 @@ export function useDeployment(database: TestDatabase, options: DeploymentOptions
     // To plan what is asked after each test takes five times as long as to find that few rows hold nothing wrong.
     const planning = { isPlanned: !(await hasManyChanges(database)) }
     const db = asQueryable(database, planning)
-    const found = [...(await audit(db)), ...(await journal.auditJournal(planning))]
+    const found = [...(await auditPostgres(db)), ...(await journal.auditJournal(planning))]
     const redis = whereRedis()
     if (redis && relays.length > 0) found.push(...(await auditDispatch(db, { redis })))
     return found

@@ -1,5 +1,7 @@
 /** Compares the stores with the model of them, job by job, and asks the audits. */
-import { audit, auditDispatch, type Violation } from '../../src/index.ts'
+import type { Violation } from '../../src/index.ts'
+import { auditPostgres } from '../../src/postgres/audit.ts'
+import { auditDispatch } from '../../src/relay/audit-dispatch.ts'
 import { isEnded, type JobModel, type ModelJob } from './job-model.ts'
 import { createJournal } from './journal.ts'
 import type { World } from './model-world.ts'
@@ -93,7 +95,7 @@ export async function auditAll(world: World, when: 'at rest' | 'at the end' | 'd
   const isDrained = when === 'drained'
   const found: Violation[] = redis ? await auditDispatch(db, { redis: redis.url, looks: 1 }) : []
   if (when !== 'at rest')
-    found.push(...(await audit(db, 'longshore', { isDrained, enqueued: [...model.jobs.keys()] })))
+    found.push(...(await auditPostgres(db, 'longshore', { isDrained, enqueued: [...model.jobs.keys()] })))
   if (isDrained)
     found.push(...(await createJournal(database).auditJournal()), ...(await findLeftovers(world)))
   // What was claimed past Redis, or hinted too late, is forgotten there when somebody takes it in vain, or by the relay's audit.

@@ -143,7 +143,7 @@ async function act(world: World, given: Command): Promise<void> {
       return same(
         'resumeWorkflow answers',
         await producer.resumeWorkflow(given.workflow),
-        model.resume(given.workflow),
+        model.resume(given.workflow) ? 'resumed' : 'not_halted',
       )
     case 'sweep':
       await database.rows('select longshore.sweep_groups($1, 1000)', [START])
