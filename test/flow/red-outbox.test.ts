@@ -310,6 +310,26 @@ describe('a worker that sleeps is woken by', () => {
     }),
   )
 
+  it.each([
+    ['task', "'other'"],
+    ['tag', `'task', '{}', '{"tag": "eu"}'`],
+    ['constraints', `'task', '{}', '{"constraints": {"gpu": "a100"}}'`],
+    ['queue', `'task', '{}', '{"queue": "mail"}'`],
+  ])('[S6] no job that it may not run, by its %s', (guard, job) =>
+    check({
+      rule: 'a bell only for whoever may run the job',
+      without: { name: 'worker_lanes', guard, replacement: 'true' },
+      happens: async () => {
+        await hush()
+        await sleeper(['task'])
+        await database.rows(`select longshore.enqueue(${job})`)
+        await ears?.query('select 1')
+        if (bells.length > 0) return 'the worker wakes up for nothing'
+      },
+      tells: /for nothing/,
+    }),
+  )
+
   it('[L7] a slot that is free again', () =>
     check({
       rule: 'a bell for a slot',

@@ -50,9 +50,14 @@ const functions = list('migrations/functions', '.sql').map(file => {
     problems.push(`${comment} is no mark: /* guard: a-name */ … /* end a-name */, or /* point: a-name */`)
   return { name: file.slice(file.lastIndexOf('/') + 1, -'.sql'.length), marks, problems }
 })
+const views = list('migrations', '.sql').flatMap(file =>
+  [...readFileSync(file, 'utf8').matchAll(/^create (?:or replace )?view longshore\.(\w+) as[^;]*;/gm)].map(
+    ([sql, name = '']) => ({ name, ...readMarks(sql) }),
+  ),
+)
 /** Statements of the sources have no names: tests change a connection. */
 const statements = list('src', '.ts').map(file => ({ name: '', ...readMarks(readFileSync(file, 'utf8')) }))
-const sources = [...functions, ...statements]
+const sources = [...functions, ...views, ...statements]
 
 /** The changes that tests make: of what, and where. A text that is put together may be any text of its file. */
 const changes = list('test', '.ts').flatMap(file => {
