@@ -15,6 +15,7 @@ const BOTH_PATHS = [
   'groups',
   'hostile-payloads',
   'hostile-sql',
+  'job-source',
   'limits',
   'many-at-once',
   'order',

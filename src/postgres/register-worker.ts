@@ -4,6 +4,7 @@ import type { Queryable } from '../job/queryable.ts'
 import { explainRefusal } from './refused.ts'
 import { inSchema } from './schema-name.ts'
 import { newSecret, type WorkerKey } from './secret.ts'
+import type { Lease } from './settle-and-claim.ts'
 
 export interface WorkerFacts {
   name: string
@@ -119,7 +120,7 @@ export async function readRuns(
   schema: string,
   worker: WorkerKey,
   which: 'all' | 'cancelled',
-): Promise<{ id: JobId; leaseToken: string }[]> {
+): Promise<Lease[]> {
   const { rows } = await db.query(
     inSchema(schema, 'select id, lease_token::text as token from longshore.read_runs($1, $2, $3)'),
     [worker.id, which === 'cancelled', worker.secret],

@@ -6,13 +6,20 @@ import type { TextQueryable } from './connect.ts'
 import { inSchema } from './schema-name.ts'
 import type { WorkerKey } from './secret.ts'
 
+/** One claim of a job: its token is above any that the job had before. */
+export interface Lease {
+  readonly id: JobId
+  readonly leaseToken: string
+}
+
 /** How a run ended, as the worker that held the lease reports it. */
-export type Outcome = { id: JobId; leaseToken: string } & (
-  | { kind: 'succeeded' /** JSON text, or null for none. */; result: string | null }
-  | { kind: 'failed'; error: StoredError }
-  | { kind: 'retry'; error: StoredError; delayMs: number }
-  | { kind: 'released' }
-)
+export type Outcome = Lease &
+  (
+    | { kind: 'succeeded' /** JSON text, or null for none. */; result: string | null }
+    | { kind: 'failed'; error: StoredError }
+    | { kind: 'retry'; error: StoredError; delayMs: number }
+    | { kind: 'released' }
+  )
 
 /** Values as Postgres sent them: most are needed once, some never. */
 export interface ClaimedJob {

@@ -10,8 +10,8 @@ export interface WakeUp {
   /** No permit is free: bells should go to others. */
   onFull(): void
   onRing(): void
-  /** Somebody else wakes it: neither look nor listen until told otherwise. */
-  rest(isToRest: boolean): void
+  /** It is woken in another way, or not at all: neither look nor listen until told otherwise. Resolves when it is not notified any more. */
+  rest(isToRest: boolean): Promise<void>
   stop(): void
 }
 
@@ -51,9 +51,10 @@ export function createWakeUp(options: {
     return ended
   }
 
-  const switchTo = (next: 'flowing' | 'listening') => {
+  let switched: Promise<void> = Promise.resolve()
+  const switchTo = (next: 'flowing' | 'listening'): Promise<void> => {
     mode = 'switching'
-    options
+    switched = options
       .setListening(next === 'listening')
       .then(() => {
         mode = next
@@ -62,7 +63,7 @@ export function createWakeUp(options: {
         mode = 'flowing'
         options.onError(error)
       })
-      .finally(() => {
+      .then(() => {
         if (isStopped) return
         if (isResting && mode === 'listening') return switchTo('flowing')
         windowStart = performance.now()
@@ -70,6 +71,7 @@ export function createWakeUp(options: {
         options.look()
         if (mode === 'listening') secondLook = setTimeout(options.look, SECOND_LOOK_MS)
       })
+    return switched
   }
 
   return {
@@ -96,12 +98,13 @@ export function createWakeUp(options: {
       turnWindow()
       if (++count >= MANY_RINGS) switchTo('flowing')
     },
-    rest(isToRest) {
+    async rest(isToRest) {
       isResting = isToRest
       if (!isResting) return
       clearTimeout(timer)
       clearTimeout(secondLook)
       if (mode === 'listening') switchTo('flowing')
+      await switched
     },
     stop() {
       isStopped = true

@@ -1,7 +1,8 @@
 /** Fires the signals of runs that somebody has cancelled, whenever the worker is told that there are any. */
 import { LongshoreError } from '../job/errors.ts'
+import type { Lease } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
-import type { Lease, Runs } from './runs.ts'
+import type { Runs } from './runs.ts'
 
 export interface Cancels {
   look(): void

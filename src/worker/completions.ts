@@ -5,11 +5,11 @@ import { type Completed, completeJob } from '../postgres/complete-job.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import type { WorkerKey } from '../postgres/secret.ts'
+import type { Lease } from '../postgres/settle-and-claim.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import { toUnavailable } from '../postgres/unavailable.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { withRetry } from '../runtime/retry.ts'
-import type { Lease } from './runs.ts'
 
 export interface Completions {
   complete(lease: Lease, work: (tx: Queryable) => Promise<string | null>): Promise<Completed>

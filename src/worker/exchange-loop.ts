@@ -2,7 +2,7 @@
  * Drives the traffic between a worker and its job source: each call settles what has ended and claims what may start. `next-call.ts` decides what is
  * sent and when; here are the calls, their answers and the timer.
  */
-import type { ClaimedJob, Exchange, Outcome } from '../postgres/settle-and-claim.ts'
+import type { ClaimedJob, Outcome } from '../postgres/settle-and-claim.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import type { Logger } from '../runtime/logger.ts'
@@ -11,6 +11,7 @@ import { createBusyOutcomes } from './busy-outcomes.ts'
 import { firstBatch, type Pressure } from './claim-size.ts'
 import { OutcomeBound, recoveryFrom } from './failed-call.ts'
 import { FlowWindow } from './flow-window.ts'
+import type { Answer, JobSource } from './job-source.ts'
 import type { Meter } from './meter.ts'
 import { type LoopState, type NextCall, nextCall } from './next-call.ts'
 import { Permits } from './permits.ts'
@@ -47,9 +48,7 @@ export function createExchangeLoop(options: {
   settings: WorkerSettings
   /** Permits that are taken from the start, by handlers of an earlier life. */
   taken: number
-  exchange: (outcomes: readonly Outcome[], limit: number) => Promise<Exchange>
-  /** Whether looking for jobs beside settling costs nothing, so that it is done even when none are expected. */
-  looksForFree: () => boolean
+  source: JobSource
   /** Starts the jobs; each takes one permit until `freePermit`. */
   onClaimed: (jobs: ClaimedJob[]) => void
   /** This run is over for Postgres: settled, or its lease was lost. */
@@ -58,15 +57,11 @@ export function createExchangeLoop(options: {
   onUnclearClaim: () => void
   /** Postgres takes this worker for dead. */
   onDead: () => void
-  /** No call is under way and a permit is free. */
-  onIdle: () => void
-  /** Every permit is taken, or the worker had better take no more: others should be woken. */
-  onFull: () => void
   pressure: () => Pressure
   meter: Meter
   logger: Logger
 }): ExchangeLoop {
-  const { settings, logger } = options
+  const { settings, source, logger } = options
   const { claimBatchSize } = settings
   let outcomes: Outcome[] = []
   const bound = new OutcomeBound()
@@ -111,7 +106,7 @@ export function createExchangeLoop(options: {
     },
     lookAt: Infinity,
     get looksForFree() {
-      return options.looksForFree()
+      return source.looksForFree
     },
     get pressure() {
       return options.pressure()
@@ -144,8 +139,8 @@ export function createExchangeLoop(options: {
   const rest = ({ until, isSettled, says }: NextCall & { step: 'wait' }) => {
     timer.wakeAt(until)
     if (isSettled) for (const resolve of awaiting.splice(0)) resolve()
-    if (says === 'idle') options.onIdle()
-    else if (says === 'full') options.onFull()
+    if (says === 'idle') source.onIdle()
+    else if (says === 'full') source.onFull()
   }
 
   const look = () => {
@@ -173,7 +168,7 @@ export function createExchangeLoop(options: {
   }
 
   const exchange = async (sent: Outcome[], limit: number): Promise<void> => {
-    const answer = await options.exchange(sent, limit).catch(error => recover(error, sent, limit))
+    const answer = await source.exchange(sent, limit).catch(error => recover(error, sent, limit))
     if (limit > 0) {
       state.claims--
       permits.answered(limit)
@@ -182,7 +177,7 @@ export function createExchangeLoop(options: {
     schedule()
   }
 
-  const accept = (sent: Outcome[], limit: number, { claimed, wait, ...answer }: Exchange) => {
+  const accept = (sent: Outcome[], limit: number, { claimed, wait, ...answer }: Answer) => {
     failures = 0
     settled(sent, answer)
     if (wait === 'dead') return options.onDead()
@@ -190,10 +185,11 @@ export function createExchangeLoop(options: {
     if (claimed.length === 0) return
     permits.take(claimed.length)
     state.memory = { ...state.memory, most: Math.max(state.memory.most, permits.taken) }
+    source.onClaimed(claimed.length)
     options.onClaimed(claimed)
   }
 
-  const noteClaim = (claimed: number, limit: number, wait: Exchange['wait']) => {
+  const noteClaim = (claimed: number, limit: number, wait: Answer['wait']) => {
     options.meter.claimed(claimed)
     const isFilled = claimed === limit
     state.hasBacklog = wait === 'more' || (isFilled && wait !== 'full')
@@ -203,7 +199,7 @@ export function createExchangeLoop(options: {
     else state.lookAt = Math.min(state.lookAt, performance.now() + pauseMs(++busyLooks, LOOK_AGAIN))
   }
 
-  const settled = (sent: readonly Outcome[], answer: Pick<Exchange, 'busy' | 'lost'>) => {
+  const settled = (sent: readonly Outcome[], answer: Pick<Answer, 'busy' | 'lost'>) => {
     bound.settled(sent.length)
     if (answer.lost.size > 0) {
       logger.warn({ jobs: [...answer.lost] }, 'the lease of these jobs was gone when their runs ended')
@@ -217,7 +213,7 @@ export function createExchangeLoop(options: {
   const busy = createBusyOutcomes({
     async settle(sent) {
       try {
-        settled(sent, await options.exchange(sent, 0))
+        settled(sent, await source.exchange(sent, 0))
       } catch (error) {
         logger.info({ err: error }, 'could not settle jobs whose rows were locked; trying again')
         bound.failed(error, sent.length)
@@ -231,7 +227,7 @@ export function createExchangeLoop(options: {
 
   const settleAlone = async (outcome: Outcome) => {
     try {
-      settled([outcome], await options.exchange([outcome], 0))
+      settled([outcome], await source.exchange([outcome], 0))
     } catch (error) {
       await recover(error, [outcome], 0)
     }

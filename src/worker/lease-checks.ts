@@ -1,8 +1,11 @@
 /**
  * Owns what follows a claim whose answer was lost: it may have been committed, and its transaction may still be under way when
- * we first look. So leases are compared with Postgres several times.
+ * the worker first looks. So it compares leases with Postgres several times, and gives back those that it does not know.
  */
+import type { Lease } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
+import type { ExchangeLoop } from './exchange-loop.ts'
+import type { Runs } from './runs.ts'
 
 export interface LeaseChecks {
   /** A claim may have been committed without our knowing. */
@@ -14,10 +17,30 @@ export interface LeaseChecks {
 
 const AFTER_MS = [1000, 5000, 30_000]
 
-export function createLeaseChecks(check: () => Promise<void>, logger: Logger): LeaseChecks {
+export function createLeaseChecks(options: {
+  /** Every run that the worker holds for Postgres. */
+  read: () => Promise<readonly Lease[]>
+  runs: Pick<Runs, 'holds' | 'snapshot'>
+  loop: () => Pick<ExchangeLoop, 'answered' | 'settle'>
+  logger: Logger
+}): LeaseChecks {
+  const { runs, logger } = options
   let timers: NodeJS.Timeout[] = []
   let left = 0
   let isStopped = false
+
+  const check = async () => {
+    const wasHeld = runs.snapshot()
+    const leases = await options.read()
+    const loop = options.loop()
+    // Claims that are committed but not yet answered are among them: they are no strangers.
+    await loop.answered()
+    // Nor is what was settled while Postgres read.
+    const unknown = leases.filter(lease => !wasHeld(lease) && !runs.holds(lease))
+    for (const lease of unknown) loop.settle({ ...lease, kind: 'released' })
+    if (unknown.length > 0)
+      logger.warn({ jobs: unknown.length }, 'gave back jobs whose claim was never answered')
+  }
 
   const stop = () => {
     for (const timer of timers) clearTimeout(timer)

@@ -3,40 +3,31 @@
  * A run has two ends: its outcome is reported once, and its permit is free when the handler itself has returned.
  * They differ only for a handler that ignores its signal. A class, because a worker makes tens of thousands a second.
  */
-import { toBackoff } from '../job/backoff.ts'
-import { type ErrorCode, LongshoreError, NonRetryableError } from '../job/errors.ts'
-import type { StoredError } from '../job/job.ts'
-import type { JobId } from '../job/job-id.ts'
-import type { JobLog } from '../job/job-log.ts'
+import { LongshoreError } from '../job/errors.ts'
 import { encodeJson, parsePayload } from '../job/json.ts'
 import type { Queryable } from '../job/queryable.ts'
-import { isA, messageOf, storedError, toStoredError } from '../job/stored-error.ts'
-import type { Handler, JobContext, ParentJob, Parents, RunningJob, Task } from '../job/task.ts'
+import type { Handler, RunningJob } from '../job/task.ts'
 import { type Validated, validate } from '../job/validate.ts'
 import type { Completion } from '../postgres/complete-job.ts'
 import type { ClaimedJob, ClaimedTrace, Outcome } from '../postgres/settle-and-claim.ts'
-import type { Logger } from '../runtime/logger.ts'
 import { type RunSpan, traceRun } from '../runtime/tracing.ts'
+import { Context, type ContextReads, HandedOverJob } from './job-context.ts'
 import type { RunLogs } from './job-logs.ts'
 import type { Ending, Meter } from './meter.ts'
 import type { RunLog } from './run-log.ts'
+import { failureOf, type OutcomeSettings, outcomeOf, releaseOf, successOf } from './run-outcome.ts'
 
-export interface RunSettings {
+export interface RunSettings extends ContextReads, OutcomeSettings {
   workerId: number
   /** How long a handler may take to return after its signal fired. */
   abortGraceMs: number
-  maxResultBytes: number
   meter: Meter
-  logger: Logger
   /** Called once, unless the run was completed in a transaction. */
   onOutcome: (outcome: Outcome) => void
   /** Settle the run in one transaction with what `work` writes. */
   complete: (claimed: ClaimedJob, work: (tx: Queryable) => Promise<string | null>) => Promise<Completion>
   /** The run was completed in a transaction: there will be no outcome. */
   onCompleted: (claimed: ClaimedJob) => void
-  /** A page of the jobs that this one ran after, of one task if one is named. */
-  readParents: (claimed: ClaimedJob, task: string | null, after: string) => Promise<ParentJob[]>
-  readGroup: (claimed: ClaimedJob) => Promise<string | null>
   /** Run the handler of a task that is isolated in threads. */
   runInThread: (run: Run, job: RunningJob<unknown>) => Promise<unknown>
   logs: RunLogs
@@ -91,7 +82,7 @@ export class Run {
   /** Give the job back without having started it. */
   giveUp(): void {
     if (this.#isReported) return
-    this.#finish({ id: this.claimed.id, leaseToken: this.claimed.leaseToken, kind: 'released' })
+    this.#finish(releaseOf(this))
   }
 
   /** Fire the handler's signal; after the grace the run ends with or without it. */
@@ -110,7 +101,7 @@ export class Run {
           ? 'a handler did not return when its signal fired; its thread is ended'
           : 'a handler did not return when its signal fired; its permit stays taken until it does',
       )
-      this.#report(this.#failure(reason))
+      this.#report(failureOf(this, reason))
     }, this.settings.abortGraceMs)
   }
 
@@ -220,8 +211,8 @@ export class Run {
       return
     }
     // Most jobs return nothing: no promise more for them.
-    if (value === undefined && !this.handler.task.result) this.#finish(this.#success(null))
-    else this.#toSuccess(value).then(outcome => this.#finish(outcome), this.#onError)
+    if (value === undefined && !this.handler.task.result) this.#finish(successOf(this, null))
+    else outcomeOf(this, value).then(outcome => this.#finish(outcome), this.#onError)
   }
 
   #onError = (error: unknown): void => {
@@ -239,7 +230,7 @@ export class Run {
       this.#end()
       return
     }
-    this.#finish(this.#failure(this.#abortedWith ?? error))
+    this.#finish(failureOf(this, this.#abortedWith ?? error))
   }
 
   #finish(outcome: Outcome): void {
@@ -277,169 +268,7 @@ export class Run {
     const { id: job, attempt } = this.claimed
     this.settings.logger.debug({ job, task: this.handler.task.name, attempt, ...how }, what)
   }
-
-  #success(result: string | null): Outcome {
-    return { id: this.claimed.id, leaseToken: this.claimed.leaseToken, kind: 'succeeded', result }
-  }
-
-  #failed(error: StoredError): Outcome {
-    return { id: this.claimed.id, leaseToken: this.claimed.leaseToken, kind: 'failed', error }
-  }
-
-  async #toSuccess(value: unknown): Promise<Outcome> {
-    const refuse = (problem: string, err?: unknown) => {
-      const message = `the handler succeeded, but its result ${problem}`
-      this.settings.logger.warn(
-        { job: this.claimed.id, task: this.handler.task.name, reason: message, err },
-        'a job failed',
-      )
-      return this.#failed(storedError('RESULT_REFUSED', message))
-    }
-    try {
-      const validated = await validate(this.handler.task.result, value)
-      if (!validated.ok) return refuse(`does not fit the task's result schema: ${validated.problem}`)
-      if (validated.value === undefined) return this.#success(null)
-      const encoded = encodeJson(validated.value, this.settings.maxResultBytes)
-      return encoded.ok ? this.#success(encoded.text) : refuse(`cannot be stored: ${encoded.problem}`)
-    } catch (error) {
-      return refuse(`could not be checked: ${messageOf(error)}`, error)
-    }
-  }
-
-  /**
-   * A stop gives the attempt back, and so does a cancel: Postgres knows of it; a lost lease has nothing to say. What cannot
-   * get better fails at once; the rest is tried again while it may.
-   */
-  #failure(thrown: unknown): Outcome {
-    const { claimed } = this
-    if (isA(thrown, LongshoreError) && GIVEN_BACK.has(thrown.code)) {
-      return { id: claimed.id, leaseToken: claimed.leaseToken, kind: 'released' }
-    }
-    const error = toStoredError(thrown)
-    const isFinal =
-      claimed.attempt >= claimed.maxAttempts || isA(thrown, NonRetryableError) || NEVER_BETTER.has(error.code)
-    const { logger } = this.settings
-    const told = {
-      job: claimed.id,
-      task: this.handler.task.name,
-      attempt: claimed.attempt,
-      code: error.code,
-      reason: error.message,
-      err: thrown,
-    }
-    if (isFinal) {
-      logger.warn(told, 'a job failed')
-      return this.#failed(error)
-    }
-    const delayMs = backoffMs(this.handler.task, claimed.attempt, thrown, logger)
-    logger.info({ ...told, delayMs }, 'an attempt failed; the job is tried again')
-    return { id: claimed.id, leaseToken: claimed.leaseToken, kind: 'retry', error, delayMs }
-  }
 }
-
-const GIVEN_BACK = new Set<ErrorCode>(['WORKER_STOPPED', 'JOB_CANCELLED', 'LEASE_LOST'])
-
-/** After the last the writes may be there already: another attempt would make them again. */
-const NEVER_BETTER = new Set<string>(['PAYLOAD_INVALID', 'RESULT_REFUSED', 'TRANSACTION_ENDED'])
 
 const refusedResult = (problem: string) =>
   new LongshoreError('RESULT_REFUSED', `the result of complete ${problem}`)
-
-class Context implements JobContext {
-  readonly #run: Run
-  constructor(run: Run) {
-    this.#run = run
-  }
-  get signal(): AbortSignal {
-    return this.#run.signal
-  }
-  complete<T>(work: (tx: Queryable) => T | Promise<T>): Promise<T> {
-    return this.#run.complete(work)
-  }
-  get parents(): Parents {
-    return new JobParents(this.#run)
-  }
-  groupId(): Promise<string | null> {
-    return this.#run.settings.readGroup(this.#run.claimed)
-  }
-  get log(): JobLog {
-    return this.#run.log.log
-  }
-  get progress(): JobContext['progress'] {
-    return this.#run.log.progress
-  }
-}
-
-const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
-
-/** Read in pages: a job may run after thousands. */
-class JobParents implements Parents {
-  readonly #run: Run
-  constructor(run: Run) {
-    this.#run = run
-  }
-  [Symbol.asyncIterator](): AsyncIterator<ParentJob> {
-    return this.#read(null)
-  }
-  async all(): Promise<ParentJob[]> {
-    return listOf(this.#read(null))
-  }
-  // biome-ignore lint/suspicious/noExplicitAny: only the result's type matters here
-  async of<Result>(task: Task<any, any, any, Result>): Promise<ParentJob<Result>[]> {
-    return listOf(this.#read(task.name)) as Promise<ParentJob<Result>[]>
-  }
-  async *#read(task: string | null): AsyncGenerator<ParentJob> {
-    let after: string | undefined = BEFORE_ALL
-    while (after !== undefined) {
-      const page: ParentJob[] = await this.#run.settings.readParents(this.#run.claimed, task, after)
-      yield* page
-      after = page.at(-1)?.id
-    }
-  }
-}
-
-async function listOf<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const list: T[] = []
-  for await (const item of items) list.push(item)
-  return list
-}
-
-/** What few handlers look at is worked out when they do. */
-class HandedOverJob implements RunningJob<unknown> {
-  readonly #claimed: ClaimedJob
-  readonly id: JobId
-  readonly task: string
-  readonly payload: unknown
-  readonly attempt: number
-  readonly maxAttempts: number
-
-  constructor(claimed: ClaimedJob, task: string, payload: unknown) {
-    this.#claimed = claimed
-    this.id = claimed.id
-    this.task = task
-    this.payload = payload
-    this.attempt = claimed.attempt
-    this.maxAttempts = claimed.maxAttempts
-  }
-  get priority(): number {
-    return 2047 - Math.floor(this.#claimed.score / 2 ** 42)
-  }
-  get createdAt(): Date {
-    // Postgres writes `2026-01-31 12:34:56.789012+00`, which is ISO 8601 but for two details.
-    return new Date(`${this.#claimed.createdAt.replace(' ', 'T')}:00`)
-  }
-}
-
-const fallbackBackoff = toBackoff('exponential')
-
-function backoffMs(task: Task, attempt: number, thrown: unknown, logger: Logger): number {
-  try {
-    return task.backoff(attempt, thrown)
-  } catch (error) {
-    logger.error(
-      { err: error, task: task.name },
-      'the backoff of this task failed; waiting exponentially instead',
-    )
-    return fallbackBackoff(attempt, thrown)
-  }
-}

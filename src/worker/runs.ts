@@ -9,16 +9,11 @@ import type { Handler } from '../job/task.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { readLanes } from '../postgres/register-worker.ts'
 import type { WorkerKey } from '../postgres/secret.ts'
-import { type ClaimedJob, type Outcome, readPayload } from '../postgres/settle-and-claim.ts'
+import { type ClaimedJob, type Lease, type Outcome, readPayload } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ExchangeLoop } from './exchange-loop.ts'
 import { Run, type RunSettings } from './run-job.ts'
 import type { ThreadPool } from './thread-pool.ts'
-
-export interface Lease {
-  readonly id: JobId
-  readonly leaseToken: string
-}
 
 export interface Runs {
   /** Runs whose lease this worker holds in Postgres, also those whose outcome is not settled yet. */

@@ -17,39 +17,37 @@ import {
   readLanes,
   readRuns,
   registerWorker,
-  setListening,
   setProperties,
   unregisterWorker,
   type WorkerFacts,
 } from '../postgres/register-worker.ts'
 import { channelName } from '../postgres/schema-name.ts'
-import { type Named, type Outcome, settleAndClaim } from '../postgres/settle-and-claim.ts'
 import { openRedis } from '../redis/open-redis.ts'
 import type { RedisConfig } from '../redis/redis-config.ts'
 import type { WorkerSettings } from '../runtime/config.ts'
 import { createLagGauge } from '../runtime/event-loop-lag.ts'
 import type { Logger } from '../runtime/logger.ts'
-import { isTracing } from '../runtime/tracing.ts'
-import { createWakeUp } from '../runtime/wake-up.ts'
 import { startUpkeep, type Upkeep } from '../upkeep/start-upkeep.ts'
 import { createCancels } from './cancels.ts'
-import { createClaimCursor } from './claim-cursor.ts'
 import { createCompletions } from './completions.ts'
+import { createDirectSource } from './direct-source.ts'
 import { createDrains } from './drains.ts'
 import { createExchangeLoop } from './exchange-loop.ts'
 import { createGroupEnds } from './group-ends.ts'
 import type { JobLogs } from './job-logs.ts'
+import type { Way } from './job-source.ts'
 import { createLeaseChecks } from './lease-checks.ts'
 import type { Meter } from './meter.ts'
 import type { Outages } from './outages.ts'
-import { createRedisPath, type RedisPath } from './redis-path.ts'
+import { createRedisSource } from './redis-source.ts'
 import { createRuns } from './runs.ts'
+import { createSwitchedSource } from './switched-source.ts'
 import type { ThreadPool } from './thread-pool.ts'
 
 export interface WorkerLife {
   readonly workerId: number
   /** Where its jobs come from at this moment. */
-  readonly path: 'redis' | 'direct'
+  readonly path: Way
   readonly isDrained: boolean
   vitals(): Vitals
   /** Rejects when Redis is to be used and cannot be. */
@@ -81,10 +79,6 @@ export interface Vitals {
 const LAST_SETTLE_MS = 10_000
 const UNREGISTER_MS = 2000
 const PARENTS_PAGE = 1000
-/** A relay that leads is heard by then; a worker that hears none goes straight to Postgres. */
-const FIRST_BEAT_MS = 700
-/** Workers whose way through Redis has closed do not all ask Postgres at the same moment. */
-const DIRECT_WITHIN_MS = 300
 
 export interface LifeOptions {
   pool: Pool
@@ -150,7 +144,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       readGroup: job => readGroupOf(pool, schema, worker, job),
       logs: given.logs.of(worker),
     },
-    onCompleted: job => path?.runEnded(job),
+    onCompleted: job => source.onCompleted(job),
     earlier,
     logger,
   })
@@ -160,58 +154,64 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     logger,
   })
 
-  /** Give back runs that Postgres holds for this worker and that it knows nothing of. */
-  const checkLeases = async () => {
-    const wasHeld = runs.snapshot()
-    const leases = await readRuns(pool, schema, worker, 'all')
-    // Claims that are committed but not yet answered are among them: they are no strangers.
-    await loop.answered()
-    // Nor is what was settled while Postgres read.
-    const unknown = leases.filter(lease => !wasHeld(lease) && !runs.holds(lease))
-    for (const lease of unknown) loop.settle({ ...lease, kind: 'released' })
-    if (unknown.length > 0)
-      logger.warn({ jobs: unknown.length }, 'gave back jobs whose claim was answered to nobody')
-  }
-
-  const leaseChecks = createLeaseChecks(checkLeases, logger)
-
-  const wakeUp = createWakeUp({
-    pollIntervalMs: given.settings.pollIntervalMs,
-    setListening: isListening => setListening(pool, schema, worker, isListening),
-    look: () => loop.look(),
-    onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
+  const leaseChecks = createLeaseChecks({
+    read: () => readRuns(pool, schema, worker, 'all'),
+    runs,
+    loop: () => loop,
+    logger,
   })
   const groupEnds = createGroupEnds(pool, schema, logger)
-  const cursor = createClaimCursor()
-  const exchange = async (outcomes: readonly Outcome[], limit: number, named?: Named) => {
-    const from = named ? null : cursor.begin()
-    const since = performance.now()
-    const answer = await settleAndClaim(pool, schema, worker, outcomes, limit, named, isTracing(), from)
-    for (const group of answer.groups) groupEnds.add(group)
-    if (named || limit === 0) return answer
-    const isFilled = answer.claimed.length === limit
-    cursor.note({ from, isFilled, worst: answer.claimed.at(-1)?.score, ms: performance.now() - since })
-    // Only a claim from the start tells that there is no more.
-    return from === null || isFilled || answer.wait !== null ? answer : { ...answer, wait: 'more' as const }
-  }
+  const look = () => loop.look()
+  const direct = createDirectSource({
+    pool,
+    schema,
+    worker,
+    pollIntervalMs: given.settings.pollIntervalMs,
+    look,
+    onGroups: groups => {
+      for (const group of groups) groupEnds.add(group)
+    },
+    logger,
+  })
+  const openRedisSource =
+    ({ config, deployment }: { config: RedisConfig; deployment: string }) =>
+    (onChange: (isOpen: boolean) => void) =>
+      createRedisSource({
+        store: openRedis(config, outages.redis.onTrouble, { onReady: outages.redis.outage.works }),
+        onTrouble: outages.redis.onTrouble,
+        onUnheard: outages.relay.failed,
+        deployment,
+        workerId,
+        facts: given.facts,
+        running: () => runs.inside,
+        ask: direct.ask,
+        look,
+        onChange,
+        logger,
+      })
+  const source = createSwitchedSource({
+    direct,
+    openRedis: given.redis && openRedisSource(given.redis),
+    isResting: isDrained,
+    look,
+    answered: () => loop.answered(),
+    onSwitch: isThroughRedis => {
+      if (isThroughRedis) {
+        outages.redis.outage.works()
+        outages.relay.works()
+      }
+      // The relay does the upkeep as well.
+      upkeep?.rest(isThroughRedis)
+    },
+  })
   const loop = createExchangeLoop({
     settings: given.settings,
     taken: runs.inside,
-    exchange: (outcomes, limit) =>
-      path?.isOpen ? path.exchange(outcomes, limit) : exchange(outcomes, limit),
-    looksForFree: () => !path?.isOpen || path.goesStraight,
-    onClaimed: jobs => {
-      wakeUp.onClaimed(jobs.length)
-      runs.start(jobs)
-    },
+    source,
+    onClaimed: runs.start,
     onSettled: runs.forget,
     onUnclearClaim: leaseChecks.begin,
     onDead: () => die(),
-    onIdle: () => {
-      if (path?.isOpen && !path.isWaiting) loop.look()
-      else wakeUp.onIdle()
-    },
-    onFull: () => wakeUp.onFull(),
     pressure: () => ({
       memory: given.memory(),
       p99Ms: given.settings.latencyThresholdMs === undefined ? 0 : given.meter.p99Ms(),
@@ -229,11 +229,10 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       { leaseMs: given.facts.leaseMs, runs: runs.size },
       'this worker gave no sign of life for longer than its lease: its jobs go to others, its handlers are told by LEASE_LOST, and it begins anew. Was the machine suspended or cut off, or the event loop blocked for longer than `stall`? Else give it a longer `lease`',
     )
-    wakeUp.stop()
     leaseChecks.stop()
     loop.stopClaims('stopping')
     loop.close()
-    closePath()
+    void source.close()
     runs.lose(new LongshoreError('LEASE_LOST', 'the worker lost its lease; the job runs elsewhere'))
     onDeath()
   }
@@ -242,29 +241,13 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     isDrained,
     read: () => readIsDrained(pool, schema, workerId),
     apply: async isDrained => {
-      if (isDrained) {
-        loop.stopClaims('drained')
-        restWakeUp()
-        await loop.answered() // what those claims bring is run
-        await path?.rest(true)
-      } else {
-        await path?.rest(false)
-        restWakeUp()
-        // As at the start.
-        if (path && !path.isOpen) directSoon = setTimeout(claimAgain, FIRST_BEAT_MS)
-        else claimAgain()
-      }
+      if (isDrained) loop.stopClaims('drained')
+      await source.rest(isDrained)
+      if (!isDrained) loop.allowClaims('drained')
     },
     logger,
   })
-  const claimAgain = () => {
-    if (!drains.isDrained) loop.allowClaims('drained')
-    loop.look()
-  }
-  /** Nobody is to wake it, or Redis does. */
-  const restWakeUp = () => wakeUp.rest(drains.isDrained || path?.isOpen === true)
   if (isDrained) loop.stopClaims('drained')
-  wakeUp.rest(isDrained)
 
   const lag = createLagGauge()
   const heartbeat = startHeartbeat({
@@ -295,36 +278,6 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     return Promise.race([unregistered, pause(UNREGISTER_MS, undefined, { ref: false })])
   }
 
-  let path: RedisPath | undefined
-  const closePath = async () => path?.close()
-  const openPath = ({ config, deployment }: { config: RedisConfig; deployment: string }) =>
-    createRedisPath({
-      store: openRedis(config, outages.redis.onTrouble, { onReady: outages.redis.outage.works }),
-      onTrouble: outages.redis.onTrouble,
-      onUnheard: outages.relay.failed,
-      deployment,
-      workerId,
-      facts: given.facts,
-      running: () => runs.inside,
-      exchange,
-      onBell: () => loop.look(),
-      onChange: isOpen => {
-        if (isEnding) return
-        if (isOpen) {
-          outages.redis.outage.works()
-          outages.relay.works()
-        }
-        clearTimeout(directSoon)
-        // Whoever beats does the upkeep as well.
-        upkeep?.rest(isOpen)
-        restWakeUp()
-        if (isOpen) claimAgain()
-        else directSoon = setTimeout(() => loop.look(), Math.random() * DIRECT_WITHIN_MS)
-      },
-      logger,
-    })
-  let directSoon: NodeJS.Timeout | undefined
-
   let upkeep: Upkeep | undefined
   const bell = channelName(schema, `worker_${workerId}`)
   let listener: Listener | undefined
@@ -337,21 +290,20 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
         if (channel !== bell) upkeep?.onDue()
         else if (payload === 'cancel') cancels.look()
         else if (payload === 'drain') drains.look()
-        else wakeUp.onRing()
+        else direct.onRing()
       },
       onGap: () => {
         outages.postgres.outage.works()
         cancels.look()
         drains.look()
-        wakeUp.onRing()
+        direct.onRing()
       },
       onError: error => logger.warn({ err: error }, 'the listening connection broke; reconnecting'),
     })
     await heartbeat.begun
   } catch (error) {
-    wakeUp.stop()
     loop.close()
-    await Promise.all([heartbeat.stop(), listener?.close()])
+    await Promise.all([source.close(), heartbeat.stop(), listener?.close()])
     await unregister()
     throw error
   }
@@ -363,13 +315,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     rank: 'worker',
     logger,
   })
-  if (given.redis) {
-    path = openPath(given.redis)
-    if (drains.isDrained) path.rest(true)
-    directSoon = setTimeout(() => loop.look(), FIRST_BEAT_MS)
-  } else {
-    loop.look()
-  }
+  source.begin()
 
   const lastSettles = async () => {
     await loop.idle()
@@ -381,13 +327,11 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   const end = async (deadlineMs: number) => {
     isEnding = true
     runs.end()
-    wakeUp.stop()
     leaseChecks.stop()
     cancels.stop()
     loop.stopClaims('stopping')
-    clearTimeout(directSoon)
-    // At once: whoever takes no more must not be rung for others.
-    const pathClosed = closePath()
+    // At once: bells must go to other workers.
+    const sourceClosed = source.close()
     // A claim under way may still bring jobs: they are given back at once.
     await runs.allReported(deadlineMs)
     runs.abortAll(new LongshoreError('WORKER_STOPPED', 'the worker is stopping'))
@@ -402,7 +346,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       logger.error('stopping with runs that could not be settled: somebody holds them, or Postgres is away')
     loop.close()
     const lastGroups = Promise.race([groupEnds.idle(), pause(UNREGISTER_MS, undefined, { ref: false })])
-    await Promise.all([heartbeat.stop(), upkeep.stop(), pathClosed, lastGroups])
+    await Promise.all([heartbeat.stop(), upkeep.stop(), sourceClosed, lastGroups])
     // The row of a dead life goes when its jobs have been rescued.
     if (!isDead) await unregister()
     lag.stop()
@@ -414,7 +358,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   return {
     workerId,
     get path() {
-      return path?.isOpen ? 'redis' : 'direct'
+      return source.way
     },
     died,
     get isDrained() {
@@ -426,9 +370,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       lagMs: lag.peak(),
       sinceBeatMs: heartbeat.sinceBeatMs(),
     }),
-    async probeRedis() {
-      await path?.probe()
-    },
+    probeRedis: source.probe,
     async drain(isToDrain) {
       if (isEnding || !(await drainWorker(pool, schema, workerId, isToDrain))) return false
       await drains.look()
@@ -437,7 +379,7 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     async setProperties(had) {
       if (isEnding) return
       await setProperties(pool, schema, worker, had)
-      await path?.register()
+      await source.onPropertiesChanged()
       await loop.answered() // calls under way may go by what it had before
       if (!isEnding) loop.look()
     },

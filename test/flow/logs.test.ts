@@ -121,6 +121,8 @@ describe('the log of a job', () => {
     expect(rung).toEqual([])
     await database.rows(wait, [ref.id, 'test2', true])
     await say('third')
+    // Others see a commit a moment before it has notified.
+    await eventually('the one that follows is rung', async () => rung.length > 0)
     expect(rung).toEqual([ref.id])
     mayReturn.open()
     await producer.waitFor(ref)

@@ -1,6 +1,6 @@
 /**
  * A worker whose every step is taken by hand, on either path: what it takes out of Redis, what it says to Postgres, and what it does
- * with the answer. The steps are those of `src/worker/redis-path.ts`; anything may happen between two of them.
+ * with the answer. The steps are those of `src/worker/redis-source.ts`; anything may happen between two of them.
  */
 import type { JobId } from '../../src/job/job-id.ts'
 import type { Pool } from '../../src/postgres/connect.ts'

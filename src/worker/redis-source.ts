@@ -1,11 +1,10 @@
 /**
- * A worker's way through Redis: it registers in each of its queues, takes ids there, and has Postgres hand the jobs over. The
- * way is open while the relay is heard beating for every one of its queues; otherwise the worker claims straight from Postgres.
- * Both at once do no harm.
+ * Jobs through Redis: the worker registers in each of its queues, takes ids there, and has Postgres hand the jobs over. The
+ * way is open while a relay is heard beating for every one of its queues.
  */
 import type { JobId } from '../job/job-id.ts'
 import type { WorkerFacts } from '../postgres/register-worker.ts'
-import type { Exchange, Named, Outcome } from '../postgres/settle-and-claim.ts'
+import type { Exchange, Lease, Named, Outcome } from '../postgres/settle-and-claim.ts'
 import { createHints } from '../redis/hints.ts'
 import { parseBeat, parseBell, sayAnew, type Told } from '../redis/messages.ts'
 import { beatChannel, bellChannel, lowChannel } from '../redis/names.ts'
@@ -13,27 +12,11 @@ import type { RedisStore } from '../redis/open-redis.ts'
 import { type QueueIndex, queueIndex, type Refused } from '../redis/queue-index.ts'
 import { isBroken } from '../redis/replies.ts'
 import type { Logger } from '../runtime/logger.ts'
+import type { JobSource } from './job-source.ts'
 
-export interface RedisPath {
+export interface RedisSource extends JobSource {
+  /** A relay is heard for each of the worker's queues, and Redis knows the worker there. */
   readonly isOpen: boolean
-  /** Redis knows that it waits, in each of its queues: it is rung when there is something. Otherwise it must look by itself. */
-  readonly isWaiting: boolean
-  /** Redis has left its lanes to Postgres: claims go straight there for now, although the way is open. */
-  readonly goesStraight: boolean
-  /** As the exchange with Postgres: settles `outcomes`, and claims up to `limit` jobs that Redis names. */
-  exchange(outcomes: readonly Outcome[], limit: number): Promise<Exchange>
-  /** A run has ended outside of an exchange. */
-  runEnded(job: { id: JobId; leaseToken: string }): void
-  /**
-   * It takes no more: resolves when Redis has its jobs offered to others, and the way is closed. Or it takes again: resolves when
-   * the way is open, if it can be.
-   */
-  rest(isToRest: boolean): Promise<void>
-  /** It has other properties. Resolves when Redis goes by them, or cannot be reached. */
-  register(): Promise<void>
-  /** Rejects when Redis cannot be used for each of its queues. */
-  probe(): Promise<void>
-  close(): Promise<void>
 }
 
 interface Queue {
@@ -85,7 +68,7 @@ const OFFER_MS = 50
 /** Where jobs flow, the next take comes sooner and tells it. */
 const DONE_MS = 10
 
-export function createRedisPath(options: {
+export function createRedisSource(options: {
   store: RedisStore
   deployment: string
   workerId: number
@@ -93,9 +76,9 @@ export function createRedisPath(options: {
   /** How many jobs run here. */
   running: () => number
   /** Straight from Postgres, or the jobs that are named. */
-  exchange: (outcomes: readonly Outcome[], limit: number, named?: Named) => Promise<Exchange>
+  ask: (outcomes: readonly Outcome[], limit: number, named?: Named) => Promise<Exchange>
   /** There may be something to take. */
-  onBell: () => void
+  look: () => void
   /** The way has opened or closed. */
   onChange: (isOpen: boolean) => void
   /** Redis could not be asked or told something. */
@@ -103,7 +86,7 @@ export function createRedisPath(options: {
   /** Redis is there, but for some seconds no relay has been heard. Told again and again. */
   onUnheard: () => void
   logger: Logger
-}): RedisPath {
+}): RedisSource {
   const { store, deployment, workerId, facts, onTrouble, logger } = options
   const { give } = createHints(store, deployment, onTrouble)
   const queues: Queue[] = facts.queues.map(name => ({
@@ -174,7 +157,7 @@ export function createRedisPath(options: {
     if (isClosed) return
     if (channel !== beatChannel(deployment)) {
       hearOffer(text)
-      return options.onBell()
+      return options.look()
     }
     const beat = parseBeat(text)
     const queue = beat && queues.find(({ name }) => name === beat.queue)
@@ -186,7 +169,7 @@ export function createRedisPath(options: {
       () => {
         review()
         // A generation that begins within a moment leaves the way open: nobody would ring before a first take.
-        if (isOpen) options.onBell()
+        if (isOpen) options.look()
       },
       error => giveUp(queue, error),
     )
@@ -318,9 +301,9 @@ export function createRedisPath(options: {
     timers.set(job.id, timer)
   }
 
-  const key = (job: { id: JobId; leaseToken: string }) => `${job.id} ${job.leaseToken}`
+  const key = (job: Lease) => `${job.id} ${job.leaseToken}`
 
-  const runEnded = (job: { id: JobId; leaseToken: string }) => {
+  const runEnded = (job: Lease) => {
     if (limitedRuns.size === 0) return
     const run = limitedRuns.get(key(job))
     if (!run) return
@@ -336,7 +319,7 @@ export function createRedisPath(options: {
   const goesStraight = () => isOpen && performance.now() < straightUntil
 
   const exchangeStraight = async (outcomes: readonly Outcome[], limit: number): Promise<Exchange> => {
-    const answer = await options.exchange(outcomes, limit)
+    const answer = await options.ask(outcomes, limit)
     if (answer.claimed.length < limit && answer.wait !== 'more') {
       straightUntil = 0
       cameShort = true
@@ -387,9 +370,9 @@ export function createRedisPath(options: {
       // The way was lost in the middle: this call goes straight.
       const answer =
         limit > 0 && !isOpen
-          ? await options.exchange(outcomes, limit)
+          ? await options.ask(outcomes, limit)
           : outcomes.length > 0
-            ? await options.exchange(outcomes, 0)
+            ? await options.ask(outcomes, 0)
             : NOTHING
       settled(outcomes, answer)
       return answer
@@ -419,7 +402,7 @@ export function createRedisPath(options: {
       }
     }
     try {
-      const answer = await options.exchange(outcomes, limit, { ids, lanes })
+      const answer = await options.ask(outcomes, limit, { ids, lanes })
       settled(outcomes, answer)
       // Nobody has looked at the jobs: they are as ready as they were.
       if (answer.wait === 'dead') putAllBack()
@@ -519,18 +502,22 @@ export function createRedisPath(options: {
     get isOpen() {
       return isOpen
     },
-    get isWaiting() {
-      return queues.every(queue => queue.isWaiting)
-    },
-    get goesStraight() {
+    way: 'redis',
+    get looksForFree() {
       return goesStraight()
     },
     exchange,
-    runEnded(job) {
+    onClaimed: () => undefined,
+    onIdle() {
+      // Otherwise Redis knows that it waits, in each of its queues, and rings it.
+      if (!queues.every(queue => queue.isWaiting)) options.look()
+    },
+    onFull: () => undefined,
+    onCompleted(job) {
       runEnded(job)
       tellFreedSoon()
     },
-    async register() {
+    async onPropertiesChanged() {
       await Promise.all(
         queues.map(queue =>
           queue.registered === undefined ? undefined : register(queue).catch(error => giveUp(queue, error)),

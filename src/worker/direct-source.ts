@@ -1,0 +1,69 @@
+/** Jobs straight from Postgres: one call settles and claims, and an idle worker is woken as `wake-up.ts` says. */
+import type { Pool } from '../postgres/connect.ts'
+import { setListening } from '../postgres/register-worker.ts'
+import type { WorkerKey } from '../postgres/secret.ts'
+import { type Exchange, type Named, type Outcome, settleAndClaim } from '../postgres/settle-and-claim.ts'
+import type { Logger } from '../runtime/logger.ts'
+import { isTracing } from '../runtime/tracing.ts'
+import { createWakeUp } from '../runtime/wake-up.ts'
+import { createClaimCursor } from './claim-cursor.ts'
+import type { JobSource } from './job-source.ts'
+
+export interface DirectSource extends JobSource {
+  /** As `exchange`, with everything that Postgres answers. `named`: claim these jobs only. */
+  ask(outcomes: readonly Outcome[], limit: number, named?: Named): Promise<Exchange>
+  /** Postgres has notified the worker that there may be a job. */
+  onRing(): void
+}
+
+export function createDirectSource(options: {
+  pool: Pool
+  schema: string
+  worker: WorkerKey
+  pollIntervalMs: number
+  /** There may be jobs. */
+  look: () => void
+  /** These groups may be at their end. */
+  onGroups: (groups: readonly string[]) => void
+  logger: Logger
+}): DirectSource {
+  const { pool, schema, worker, logger } = options
+  const cursor = createClaimCursor()
+  const wakeUp = createWakeUp({
+    pollIntervalMs: options.pollIntervalMs,
+    setListening: isListening => setListening(pool, schema, worker, isListening),
+    look: options.look,
+    onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
+  })
+
+  const ask = async (outcomes: readonly Outcome[], limit: number, named?: Named): Promise<Exchange> => {
+    const from = named ? null : cursor.begin()
+    const since = performance.now()
+    const answer = await settleAndClaim(pool, schema, worker, outcomes, limit, named, isTracing(), from)
+    if (answer.groups.length > 0) options.onGroups(answer.groups)
+    if (named || limit === 0) return answer
+    const isFilled = answer.claimed.length === limit
+    cursor.note({ from, isFilled, worst: answer.claimed.at(-1)?.score, ms: performance.now() - since })
+    // Only a claim from the start tells that there is no more.
+    return from === null || isFilled || answer.wait !== null ? answer : { ...answer, wait: 'more' as const }
+  }
+
+  return {
+    way: 'direct',
+    looksForFree: true,
+    ask,
+    exchange: ask,
+    onRing: wakeUp.onRing,
+    onClaimed: wakeUp.onClaimed,
+    onIdle: wakeUp.onIdle,
+    onFull: wakeUp.onFull,
+    onCompleted: () => undefined,
+    rest: wakeUp.rest,
+    // The next claim reads them.
+    onPropertiesChanged: async () => undefined,
+    probe: async () => undefined,
+    async close() {
+      wakeUp.stop()
+    },
+  }
+}
