@@ -10,7 +10,7 @@ import type { JobLog } from './job-log.ts'
 import type { Queryable } from './queryable.ts'
 import { quoted } from './shown.ts'
 
-export interface TaskOptions<Input, Payload, Returned, Result> {
+export interface TaskOptions<Payload = unknown, Result = unknown, Input = Payload, Returned = Result> {
   /** Unique over the deployment. 1 to 200 characters. */
   name: string
   /** Any Standard Schema (zod, valibot, arktype, …). Checked on enqueue and again before the handler runs. */
@@ -37,8 +37,12 @@ export interface TaskOptions<Input, Payload, Returned, Result> {
   timeout?: Duration
 }
 
-/** A definition that producers and workers share. Make one with `defineTask`. */
-export interface Task<Input = unknown, Payload = unknown, Returned = unknown, Result = unknown> {
+/**
+ * A definition that producers and workers share. Make one with `defineTask`. `Payload` is what its handler is given and `Result` what
+ * `waitFor` tells. The other two differ from them only where a schema transforms: `Input` is what `enqueue` takes, `Returned` what the
+ * handler returns. A task of any types is a `Task`.
+ */
+export interface Task<Payload = unknown, Result = unknown, Input = Payload, Returned = Result> {
   readonly name: string
   readonly queue: string
   readonly tag: string
@@ -94,10 +98,7 @@ export interface Parents extends AsyncIterable<ParentJob> {
   /** All of them. */
   all(): Promise<ParentJob[]>
   /** Those of one task, with its type of result. */
-  of<Result>(
-    // biome-ignore lint/suspicious/noExplicitAny: only the result's type matters here
-    task: Task<any, any, any, Result>,
-  ): Promise<ParentJob<Result>[]>
+  of<Result>(task: Task<unknown, Result, unknown, unknown>): Promise<ParentJob<Result>[]>
 }
 
 /** Its state is not `succeeded` only where the edge says `onFailure: 'run'`; then it has no result. */
@@ -128,8 +129,7 @@ export interface ThreadOptions {
 
 /** The default export of such a module: `export default (async (job, ctx) => { … }) satisfies ThreadHandler<typeof resize>`. */
 export type ThreadHandler<T> =
-  // biome-ignore lint/suspicious/noExplicitAny: only the handler's own types matter here
-  T extends Task<any, infer Payload, infer Returned, any>
+  T extends Task<infer Payload, unknown, unknown, infer Returned>
     ? (job: RunningJob<Payload>, ctx: ThreadContext) => Returned | Promise<Returned>
     : never
 
@@ -160,15 +160,19 @@ const KNOWN = [
   'timeout',
 ]
 
-export function defineTask<Input = unknown, Payload = Input, Returned = unknown, Result = Returned>(
-  options: TaskOptions<Input, Payload, Returned, Result>,
-): Task<Input, Payload, Returned, Result> {
+/**
+ * Types come from the schemas. Without schemas say them: `defineTask<Payload>({ … })`, or `defineTask<Payload, Result>({ … })` where the
+ * result matters too.
+ */
+export function defineTask<Payload = unknown, Result = unknown, Input = Payload, Returned = Result>(
+  options: TaskOptions<Payload, Result, Input, Returned>,
+): Task<Payload, Result, Input, Returned> {
   return readGiven('TASK_INVALID', 'defineTask', () => makeTask(options))
 }
 
-function makeTask<Input, Payload, Returned, Result>(
-  options: TaskOptions<Input, Payload, Returned, Result>,
-): Task<Input, Payload, Returned, Result> {
+function makeTask<Payload, Result, Input, Returned>(
+  options: TaskOptions<Payload, Result, Input, Returned>,
+): Task<Payload, Result, Input, Returned> {
   const name = checkLabel('name', options?.name, NAME_LENGTH)
   checkOptions('TASK_INVALID', `task ${name}`, options, KNOWN)
   checkOptions('TASK_INVALID', `task ${name}: retry`, options.retry ?? {}, [
@@ -180,7 +184,7 @@ function makeTask<Input, Payload, Returned, Result>(
     checkWholeNumber('TASK_INVALID', `task ${name}: ${what}`, value, least, most)
   const checkLimit = (what: 'concurrency' | 'concurrencyPerKey'): number | undefined =>
     options[what] === undefined ? undefined : checkWhole(what, options[what], 1, MOST_CONCURRENT)
-  const task: Task<Input, Payload, Returned, Result> = {
+  const task: Task<Payload, Result, Input, Returned> = {
     name,
     queue: checkLabel('queue', options.queue ?? 'default', LABEL_LENGTH),
     tag: checkLabel('tag', options.tag ?? 'default', LABEL_LENGTH),
@@ -193,18 +197,18 @@ function makeTask<Input, Payload, Returned, Result>(
     payload: checkSchema(name, 'payload', options.payload),
     result: checkSchema(name, 'result', options.result),
     handle(run) {
-      const handled = task as unknown as Task
-      if (typeof run === 'function') return { task: handled, run: run as HandlerFunction<unknown, unknown> }
+      if (typeof run === 'function') return { task, run: run as HandlerFunction<unknown, unknown> }
       if (typeof run !== 'object' || run === null) {
         throw new LongshoreError(
           'TASK_INVALID',
           `task ${name}: handle takes the function that does the work, or { isolate: 'thread', module }`,
         )
       }
-      return { task: handled, module: checkModule(name, run) }
+      return { task, module: checkModule(name, run) }
     },
   }
-  known.add(Object.freeze(task) as unknown as Task)
+  Object.freeze(task)
+  known.add(task)
   return task
 }
 

@@ -4,12 +4,7 @@ import type { Queryable } from '../job/queryable.ts'
 import type { Task } from '../job/task.ts'
 import { inSchema } from './schema-name.ts'
 
-export async function registerTasks(
-  db: Queryable,
-  schema: string,
-  // biome-ignore lint/suspicious/noExplicitAny: tasks of every type are welcome here
-  tasks: readonly Task<any, any, any, any>[],
-): Promise<void> {
+export async function registerTasks(db: Queryable, schema: string, tasks: readonly Task[]): Promise<void> {
   const facts = tasks.map(
     ({ name, queue, tag, maxAttempts, maxRescues, concurrency, concurrencyPerKey }) => ({
       name,

@@ -15,18 +15,17 @@ export function createEnqueueMany(parts: ProducerParts): Producer['enqueueMany']
   const { schema } = calls
 
   return async <Input, Result>(
-    // biome-ignore lint/suspicious/noExplicitAny: what the handler sees does not matter to the producer
-    task: Task<Input, any, any, Result>,
+    task: Task<unknown, Result, Input, unknown>,
     payloads: readonly Input[],
     given: ManyOptions<Input> & InTransaction = {},
   ) => {
     checkTask(task)
-    checkName(task as Task)
+    checkName(task)
     if (!Array.isArray(payloads)) {
       throw new LongshoreError('JOB_INVALID', `enqueueMany takes a list of payloads; got ${typeof payloads}`)
     }
     const { tx, drafts } = readGiven('JOB_INVALID', 'enqueueMany', () => ({
-      drafts: toManyJobs<Input>(payloads, given, options => shapes.of(task as Task, options)),
+      drafts: toManyJobs<Input>(payloads, given, options => shapes.of(task, options)),
       tx: given.tx,
     }))
     const isChecked = drafts.some(job => job.isChosen)
@@ -44,7 +43,7 @@ export function createEnqueueMany(parts: ProducerParts): Producer['enqueueMany']
       })
     }
     const encoded = encodeAll(
-      Array.from(payloads, payload => ({ task: task as Task, payload })),
+      Array.from(payloads, payload => ({ task, payload })),
       maxPayloadBytes,
     )
     let made: Set<string> | undefined

@@ -32,8 +32,8 @@ export function createEnqueue(parts: ProducerParts): Producer['enqueue'] {
 
   return async (task, payload, given = NO_OPTIONS) => {
     checkTask(task)
-    checkName(task as Task)
-    const { shape, text: common, usual } = shapeOf(task as Task, given)
+    checkName(task)
+    const { shape, text: common, usual } = shapeOf(task, given)
     const place = given === NO_OPTIONS ? NO_PLACE : toWorkflowPlace(given)
     // As they are at the call: the caller may use the object again.
     const { tx, id: chosen } = given
@@ -49,7 +49,7 @@ export function createEnqueue(parts: ProducerParts): Producer['enqueue'] {
         trace => insertOne({ id, queue: shape.queue, shape: common, payload, trace, usual, ...place }),
         { name: task.name, queue: shape.queue, jobs: 1, jobId: id },
       )
-    const encoded = encodePayload(task as Task, payload, maxPayloadBytes)
+    const encoded = encodePayload(task, payload, maxPayloadBytes)
     if (tx !== undefined) {
       return calls.inTransaction(tx, encoded, async (db, text) =>
         refuseOthers(db, await send(text, job => enqueueChunks(db, schema, [[job]], { isChecked }))),

@@ -48,8 +48,7 @@ export interface GroupJob<Result = unknown> extends JobRef<Result> {
 /** A group that is being put together. */
 export interface GroupBuilder extends GroupRef {
   add<Input, Result>(
-    // biome-ignore lint/suspicious/noExplicitAny: what the handler sees does not matter here
-    task: Task<Input, any, any, Result>,
+    task: Task<unknown, Result, Input, unknown>,
     payload: NoInfer<Input>,
     options?: GroupJobOptions,
   ): GroupJob<Result>
@@ -108,7 +107,7 @@ export function createGroupBuilder(options: {
     add(task, payload, given = {}) {
       checkOpen()
       checkTask(task)
-      options.checkName(task as Task)
+      options.checkName(task)
       if (given !== null && typeof given === 'object' && ('id' in given || 'tx' in given)) {
         throw new LongshoreError(
           'GROUP_INVALID',
@@ -123,9 +122,9 @@ export function createGroupBuilder(options: {
           name === undefined
             ? `${task.name} (job ${drafts.length + 1})`
             : checkLabel('name', name, 200, 'GROUP_INVALID'),
-        task: task as Task,
+        task,
         payload,
-        shape: toShape(task as Task, rest),
+        shape: toShape(task, rest),
         parents: new Map(),
         ...toWorkflowPlace(rest),
       }

@@ -22,8 +22,7 @@ export interface ProducerOptions {
   /** Schema of the installation. Default `'longshore'`. */
   schema?: string
   /** Tasks to make known at the start, so that plain SQL enqueues take their defaults from them. */
-  // biome-ignore lint/suspicious/noExplicitAny: tasks of every type are welcome here, only their names are read
-  tasks?: readonly Task<any, any, any, any>[]
+  tasks?: readonly Task[]
   /** Connections to Postgres at most. Default 10. */
   connections?: number
   /** Largest payload in bytes of JSON, at most 4 MiB. Default 256 KiB. */

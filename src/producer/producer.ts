@@ -34,15 +34,13 @@ export interface EnqueueOptions extends JobOptions, InTransaction {
 export interface Producer {
   /** Resolves when the job is durable, or, with `tx`, when it is part of that transaction. */
   enqueue<Input, Result>(
-    // biome-ignore lint/suspicious/noExplicitAny: what the handler sees does not matter to the producer
-    task: Task<Input, any, any, Result>,
+    task: Task<unknown, Result, Input, unknown>,
     payload: NoInfer<Input>,
     options?: EnqueueOptions,
   ): Promise<JobRef<Result>>
   /** All of them or none. The options hold for each of them; `each` gives one its own. */
   enqueueMany<Input, Result>(
-    // biome-ignore lint/suspicious/noExplicitAny: as above
-    task: Task<Input, any, any, Result>,
+    task: Task<unknown, Result, Input, unknown>,
     payloads: readonly NoInfer<Input>[],
     options?: ManyOptions<NoInfer<Input>> & InTransaction,
   ): Promise<JobRef<Result>[]>

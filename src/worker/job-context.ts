@@ -60,8 +60,7 @@ class JobParents implements Parents {
   async all(): Promise<ParentJob[]> {
     return listOf(this.#read(null))
   }
-  // biome-ignore lint/suspicious/noExplicitAny: only the result's type matters here
-  async of<Result>(task: Task<any, any, any, Result>): Promise<ParentJob<Result>[]> {
+  async of<Result>(task: Task<unknown, Result, unknown, unknown>): Promise<ParentJob<Result>[]> {
     return listOf(this.#read(task.name)) as Promise<ParentJob<Result>[]>
   }
   async *#read(task: string | null): AsyncGenerator<ParentJob> {

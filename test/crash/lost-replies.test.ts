@@ -12,7 +12,7 @@ afterEach(async () => {
 })
 const deployment = useDeployment(database)
 const task = defineTask({ name: 'lossy' })
-const limited = defineTask<string, string, unknown, string>({ name: 'lossy and limited', concurrency: 1 })
+const limited = defineTask<string, string, string, unknown>({ name: 'lossy and limited', concurrency: 1 })
 
 describe('a lost reply', () => {
   it('[S10] to the commit of an enqueue: the retry does not run the job again, though it has run meanwhile', async () => {

@@ -8,12 +8,12 @@ import { counter, eventually, gate } from '../support/signals.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const task = defineTask<number, number, unknown, unknown>({
+const task = defineTask<number>({
   name: 'task',
   concurrency: 5,
   retry: { maxAttempts: 2, backoff: { type: 'fixed', delay: 0 } },
 })
-const wide = defineTask<number, number, unknown, unknown>({ name: 'wide' })
+const wide = defineTask<number>({ name: 'wide' })
 
 beforeAll(async () => {
   await database.rows('create table effects (job uuid, note text)')

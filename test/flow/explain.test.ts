@@ -7,7 +7,7 @@ import { eventually, gate } from '../support/signals.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const step = defineTask<string, string, unknown, string>({ name: 'step', retry: { maxAttempts: 1 } })
+const step = defineTask<string, string>({ name: 'step', retry: { maxAttempts: 1 } })
 
 /** The job's reasons; and of the first of them that it says what its sentence is to tell. */
 async function explained(producer: Producer, job: { id: string }) {
@@ -138,7 +138,7 @@ describe('explain', () => {
   })
 
   it('[S16] names what has all slots of the task, and of its key', async () => {
-    const limited = defineTask<string, string, unknown, string>({
+    const limited = defineTask<string, string>({
       name: 'limited',
       concurrency: 3,
       concurrencyPerKey: 2,
@@ -176,13 +176,13 @@ describe('explain', () => {
   })
 
   it('[S16] tells that a limit was lowered below what runs', async () => {
-    const wide = defineTask<string, string, unknown, string>({ name: 'narrowed', concurrency: 2 })
+    const wide = defineTask<string, string>({ name: 'narrowed', concurrency: 2 })
     const producer = deployment.producer({ tasks: [wide] })
     const { done } = await holdingWorker({ tasks: [wide] })
     const running = await producer.enqueueMany(wide, ['a', 'b'])
     await untilRunning(producer, ...running)
     // A producer may not change a limit that is there.
-    const narrowed = defineTask<string, string, unknown, string>({ name: 'narrowed', concurrency: 1 })
+    const narrowed = defineTask<string, string>({ name: 'narrowed', concurrency: 1 })
     const narrow = deployment.producer({ postgres: database.url, tasks: [narrowed] })
     const next = await narrow.enqueue(narrowed, 'c')
     expect((await explained(narrow, next)).reasons).toMatchObject([
@@ -298,7 +298,7 @@ describe('explain', () => {
   })
 
   it('[S16] tells when it is due, and after which failure', async () => {
-    const flaky = defineTask<string, string, unknown, string>({
+    const flaky = defineTask<string, string>({
       name: 'flaky',
       retry: { maxAttempts: 3, backoff: { type: 'fixed', delay: '1h' } },
     })

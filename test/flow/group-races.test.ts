@@ -10,7 +10,7 @@ import { pauseAt, type Weakness, weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const step = defineTask<string, string, unknown, string>({
+const step = defineTask<string, string>({
   name: 'step',
   retry: { maxAttempts: 1, maxRescues: 0 },
 })
@@ -741,7 +741,7 @@ describe('cancelling a group', () => {
   })
 
   it('[S13] while a rescue gives its job back: it cancels that too', async () => {
-    const patient = defineTask<string, string, unknown, string>({ name: 'patient' })
+    const patient = defineTask<string, string>({ name: 'patient' })
     const producer = deployment.producer({ tasks: [patient] })
     const { group } = await submitGraph(producer, patient, { a: [], b: ['a'] })
     const worker = await workByHand(database, ['patient'])

@@ -14,7 +14,7 @@ afterEach(async () => {
   proxy = undefined
 })
 const deployment = useDeployment(database)
-const step = defineTask<string, string, unknown, string>({ name: 'step', retry: { maxAttempts: 1 } })
+const step = defineTask<string, string>({ name: 'step', retry: { maxAttempts: 1 } })
 const wide = defineTask<{ n: number; text?: string }>({ name: 'wide' })
 
 const counts = async () =>

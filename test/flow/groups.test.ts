@@ -9,7 +9,7 @@ import { type Graph, statesOf, submitGraph } from '../support/submit-graph.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const step = defineTask<string, string, unknown, string>({ name: 'step', retry: { maxAttempts: 1 } })
+const step = defineTask<string, string>({ name: 'step', retry: { maxAttempts: 1 } })
 
 /** Fails what is called bad, and holds what is called held until its signal fires or the gate is opened. */
 function handled() {
@@ -104,7 +104,7 @@ describe('groups', () => {
 })
 
 describe('graphs', () => {
-  const sum = defineTask<number, number, unknown, number>({ name: 'sum' })
+  const sum = defineTask<number, number>({ name: 'sum' })
 
   it('[S3] 1 → 1,050 → 1: the last one reads the results of all', async () => {
     const producer = deployment.producer({ tasks: [sum] })
@@ -284,7 +284,7 @@ describe('failure', () => {
   })
 
   it('[S4] [S7] of a poison job spreads when it is taken back, and the sweep closes the group', async () => {
-    const poison = defineTask<string, string, unknown, string>({ name: 'poison', retry: { maxRescues: 0 } })
+    const poison = defineTask<string, string>({ name: 'poison', retry: { maxRescues: 0 } })
     const producer = deployment.producer({ tasks: [poison] })
     const { group } = await submitGraph(producer, poison, { a: [], b: ['a'], c: ['b'] })
     const dead = await workByHand(database, ['poison'])
@@ -302,7 +302,7 @@ describe('failure', () => {
 
 describe('the handler of a job', () => {
   it('sees what it ran after, with results and errors; outside a group nothing', async () => {
-    const count = defineTask<string, string, unknown, number>({ name: 'count' })
+    const count = defineTask<string, number>({ name: 'count' })
     const producer = deployment.producer({ tasks: [step, count] })
     const seen = gate<unknown>()
     const alone = gate<unknown>()
@@ -426,8 +426,8 @@ describe('dependents', () => {
   })
 
   it('[L1] [S3] under limits are found, and keep them', async () => {
-    const one = defineTask<string, string, unknown, string>({ name: 'one', concurrency: 1 })
-    const keyed = defineTask<string, string, unknown, string>({
+    const one = defineTask<string, string>({ name: 'one', concurrency: 1 })
+    const keyed = defineTask<string, string>({
       name: 'keyed',
       concurrency: 4,
       concurrencyPerKey: 1,

@@ -274,7 +274,7 @@ describe('the verbs of a producer', () => {
     await producer.enqueue(mail, { to: 'a' })
     await producer.enqueue(again, { to: 'a' })
     await producer.enqueueMany({ ...mail, queue: 'other', maxAttempts: 1 }, [{ to: 'a' }])
-    const others: [string, Task<Any, Any, Any, Any>][] = [
+    const others: [string, Task][] = [
       ['maxAttempts is 5 in one and 3 in the other', defineTask({ name: 'mail', payload: schema() })],
       [
         'queue is default in one and q in the other',

@@ -12,7 +12,7 @@ import { pauseAt } from '../support/weaken.ts'
 const database = useDatabase()
 const deployment = useDeployment(database)
 const { check, begin, barrier } = useGuards(database, deployment)
-const step = defineTask<string, string, unknown, string>({ name: 'step' })
+const step = defineTask<string, string>({ name: 'step' })
 const BARRIER = 85
 const SHAPES =
   '[{"queue": "default", "task": "step", "tag": "default", "constraintTag": "c:", "maxAttempts": 1, "priority": 0}]'

@@ -7,7 +7,7 @@ import { counter, eventually, gate } from '../support/signals.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const task = defineTask<string, string, unknown, unknown>({ name: 'task' })
+const task = defineTask<string>({ name: 'task' })
 
 /** A worker that runs one long job while a job that was rescued twice waits; and what runs beside what. */
 async function waitingToRunAlone() {

@@ -21,8 +21,8 @@ const database = useDatabase()
 const deployment = useDeployment(database)
 const module = new URL('../support/threads/jobs.mjs', import.meta.url)
 const now = { type: 'fixed', delay: 0 } as const
-const inThread = (options: Omit<TaskOptions<Work, Work, unknown, unknown>, 'name'> = {}) =>
-  defineTask<Work, Work, unknown, unknown>({ name: 'in-thread', retry: { maxAttempts: 1 }, ...options })
+const inThread = (options: Omit<TaskOptions<Work>, 'name'> = {}) =>
+  defineTask<Work>({ name: 'in-thread', retry: { maxAttempts: 1 }, ...options })
 const inline = defineTask<number>({ name: 'inline' })
 
 let folder = ''
@@ -106,7 +106,7 @@ describe('a handler in a thread', () => {
   })
 
   it('asks for what it ran after, and for its group', async () => {
-    const [task, parent] = [inThread(), defineTask<number, number, number, number>({ name: 'parent' })]
+    const [task, parent] = [inThread(), defineTask<number, number>({ name: 'parent' })]
     const producer = deployment.producer({ tasks: [task, parent] })
     await deployment.worker({
       handlers: [task.handle({ isolate: 'thread', module }), parent.handle(({ payload }) => payload * 2)],
@@ -334,10 +334,7 @@ describe('the time limit of a handler in a thread', () => {
   })
 
   it('begins when the job has its thread', async () => {
-    const [hold, task] = [
-      defineTask<Work, Work, unknown, unknown>({ name: 'hold' }),
-      inThread({ timeout: 100 }),
-    ]
+    const [hold, task] = [defineTask<Work>({ name: 'hold' }), inThread({ timeout: 100 })]
     const producer = deployment.producer({ tasks: [hold, task, inline] })
     await deployment.worker({
       maxThreads: 1,

@@ -23,7 +23,7 @@ const newTask = (attempts = 1): Task<unknown> =>
   defineTask({
     name: `task-${++names}`,
     retry: { maxAttempts: attempts, backoff: { type: 'fixed', delay: 0 } },
-  }) as Task<unknown>
+  })
 
 let provider: NodeTracerProvider | undefined
 let exporter = new InMemorySpanExporter()

@@ -8,7 +8,7 @@ import { eventually, gate } from '../support/signals.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
-const step = defineTask<string, string, unknown, string>({
+const step = defineTask<string, string>({
   name: 'step',
   retry: { maxAttempts: 1, maxRescues: 1 },
 })

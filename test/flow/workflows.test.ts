@@ -12,7 +12,7 @@ afterEach(async () => {
   proxy = undefined
 })
 const deployment = useDeployment(database)
-const step = defineTask<string, string, unknown, string>({
+const step = defineTask<string, string>({
   name: 'step',
   retry: { maxAttempts: 1, maxRescues: 1 },
 })

@@ -8,7 +8,7 @@ export const wait = defineTask<number>({ name: 'wait', concurrency: 4 })
 /** Logs a line, tells how far it is, and returns when its process is told to. */
 export const talk = defineTask<number>({ name: 'talk' })
 /** Returns when its process is told to: its payload, with the character `\u0000` for NUL. */
-export const answer = defineTask<string, string, unknown, string>({ name: 'answer' })
+export const answer = defineTask<string, string>({ name: 'answer' })
 /** Blocks the event loop for so many milliseconds. */
 export const block = defineTask<number>({ name: 'block' })
 /** Holds so many numbers for so long. */

@@ -14,7 +14,7 @@ export interface Submitted<Name extends string> {
 /** Each job's payload is its name. */
 export async function submitGraph<Name extends string>(
   producer: Producer,
-  task: Task<string, string, unknown, string>,
+  task: Task<string, string>,
   graph: Graph<NoInfer<Name>> & Record<Name, unknown>,
 ): Promise<Submitted<Name>> {
   const group = producer.group()
