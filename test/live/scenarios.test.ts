@@ -3,34 +3,12 @@ import { describe, expect } from 'vitest'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { itHolds } from './known-failures.ts'
-import type { FleetPlan, JobPlan, LoadPlan, WorkerPlan } from './plan.ts'
+import type { FleetPlan, JobPlan, WorkerPlan } from './plan.ts'
 import { runFleet } from './run-fleet.ts'
+import { load, worker } from './scenario.ts'
 
 const database = useDatabase()
 const stage = { database, deployment: useDeployment(database) }
-
-/** Bells alone wake it. */
-const worker = (name: string, given: Partial<WorkerPlan> = {}): WorkerPlan => ({
-  name,
-  tasks: ['work'],
-  queues: ['default'],
-  tags: ['default'],
-  properties: {},
-  permits: 10,
-  pollInterval: 3_600_000,
-  ...given,
-})
-const load = (count: number, given: Partial<LoadPlan> = {}): LoadPlan => ({
-  task: 'work',
-  queue: 'default',
-  tag: 'default',
-  constraints: {},
-  priority: 0,
-  atMs: 0,
-  runMs: 50,
-  count,
-  ...given,
-})
 
 const stallsNot = (name: string, title: string, plan: FleetPlan) =>
   itHolds(name, title, async bound => {
