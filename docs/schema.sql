@@ -36,7 +36,7 @@ create table finished_jobs (
   finished_at timestamp with time zone not null,
   lane integer not null,
   enqueued_by oid not null default 0,
-  day date not null,
+  keep_until date not null,
   state job_state not null,
   attempts smallint not null,
   max_attempts smallint not null,
@@ -49,9 +49,9 @@ create table finished_jobs (
   payload jsonb not null,
   result jsonb,
   error jsonb,
-  constraint finished_jobs_pkey PRIMARY KEY (id, day),
+  constraint finished_jobs_pkey PRIMARY KEY (id, keep_until),
   constraint finished_jobs_state_check CHECK ((state = ANY (ARRAY['succeeded'::job_state, 'failed'::job_state, 'cancelled'::job_state, 'dependency_failed'::job_state])))
-) partition by RANGE (day);
+) partition by RANGE (keep_until);
 CREATE INDEX finished_jobs_of_group ON ONLY finished_jobs USING btree (group_id, state) WHERE (group_id IS NOT NULL);
 
 -- table finished_jobs_default, a partition
@@ -317,6 +317,7 @@ create table settings (
   constraint settings_retention_days_check CHECK (((retention_days >= 1) AND (retention_days <= 3650))),
   constraint settings_watchdog_ms_check CHECK (((watchdog_ms >= 100) AND (watchdog_ms <= '31536000000'::bigint)))
 );
+CREATE TRIGGER retention_raised AFTER UPDATE OF retention_days ON settings FOR EACH ROW WHEN ((new.retention_days > old.retention_days)) EXECUTE FUNCTION retention_raised();
 
 create table slot_groups (
   limit_id integer not null,

@@ -10,7 +10,7 @@ create table longshore.settings (
   only_row boolean primary key default true check (only_row),
   -- How jobs come to workers: workers look in Postgres, or a relay offers jobs to them in Redis.
   dispatch text not null default 'direct' check (dispatch in ('direct', 'redis')),
-  -- For how many days finished jobs and logs are kept.
+  -- For how many days finished jobs and logs are kept; finished jobs a little longer, see the function kept_until.
   retention_days int not null default 7 check (retention_days between 1 and 3650),
   -- The keys of the properties that jobs may ask of workers.
   property_keys text[] not null default '{gpu,mem,region}',
@@ -306,7 +306,8 @@ create table longshore.edges (
 create index edges_by_child on longshore.edges (child, parent);
 
 
--- The history: finished jobs, a partition a day. One index serves the key and the look-up by id.
+-- The history: finished jobs, partitioned by the last day on which they are kept. When that has passed, the whole partition is dropped.
+-- One index serves the key and the look-up by id.
 create table longshore.finished_jobs (
   id uuid not null,
   score bigint not null,
@@ -316,7 +317,8 @@ create table longshore.finished_jobs (
   lane int not null,
   -- As of a job. 0: of no role, so only the owner sees it.
   enqueued_by oid not null default 0,
-  day date not null,
+  -- Set when the job ends, see the function kept_until, and not changed by a later change of the settings.
+  keep_until date not null,
   state longshore.job_state not null check (state in ('succeeded', 'failed', 'cancelled', 'dependency_failed')),
   attempts smallint not null,
   max_attempts smallint not null,
@@ -329,11 +331,29 @@ create table longshore.finished_jobs (
   payload jsonb not null,
   result jsonb,
   error jsonb,
-  primary key (id, day)
-) partition by range (day);
+  primary key (id, keep_until)
+) partition by range (keep_until);
 create index finished_jobs_of_group on longshore.finished_jobs (group_id, state) where group_id is not null;
 -- Settle must never fail because a partition is missing.
 create table longshore.finished_jobs_default partition of longshore.finished_jobs default;
+
+-- A longer retention needs partitions that are not there yet. They are made together with the change, so that no job goes to the
+-- default partition meanwhile.
+create function longshore.retention_raised() returns trigger
+language plpgsql volatile
+security definer set search_path = pg_catalog, pg_temp
+set lock_timeout = '1s'
+as $$
+begin
+  perform longshore.prepare_history();
+  return null;
+exception when lock_not_available then
+  raise exception 'longshore: an open transaction holds the history, so the retention cannot be raised now'
+    using errcode = 'lock_not_available', hint = 'Try again when that transaction has ended.';
+end
+$$;
+create trigger retention_raised after update of retention_days on longshore.settings
+  for each row when (new.retention_days > old.retention_days) execute function longshore.retention_raised();
 
 -- Which processes wait for the result of a job, and on which channel.
 create table longshore.awaited (

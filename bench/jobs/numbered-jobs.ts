@@ -42,26 +42,19 @@ export async function storeNumberedJobs(
   if (keys > 0) await storeHeads(database)
 }
 
-/** Jobs that have succeeded, spread evenly over today and the days before it. */
+/** Jobs that have succeeded, spread evenly over today and the days before it, and kept for as long after those. */
 export async function storeHistory(database: Database, rows: number): Promise<void> {
-  await database.query('select longshore.prepare_history(0)')
   const perDay = Math.ceil(rows / DAYS)
   for (let ago = 0; ago < DAYS; ago++) {
     const ms = Date.now() - ago * DAY_MS
-    const day = new Date(ms).toISOString().slice(0, 10)
-    if (ago > 0) {
-      const after = new Date(ms + DAY_MS).toISOString().slice(0, 10)
-      await database.query(`
-        create table longshore.finished_jobs_${day.replaceAll('-', '')}
-        partition of longshore.finished_jobs for values from ('${day}') to ('${after}')`)
-    }
+    const keepUntil = new Date(ms + DAYS * DAY_MS).toISOString().slice(0, 10)
     // An hour ago: the jobs of the measurement come later.
     const firstMs = ms - Math.min(3_600_000, ms % DAY_MS)
     await inChunks(perDay, (from, to) =>
       database.query(`
         insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane,
-          worker_id, day, state, attempts, max_attempts, payload)
-        select ${idFrom(firstMs)}, longshore.score(0, m.at) + n / 1000, 1, m.at, m.at, m.at, 1, 1, '${day}', 'succeeded',
+          worker_id, keep_until, state, attempts, max_attempts, payload)
+        select ${idFrom(firstMs)}, longshore.score(0, m.at) + n / 1000, 1, m.at, m.at, m.at, 1, 1, '${keepUntil}', 'succeeded',
           1, 3, ${PAYLOAD}
         from generate_series(${from}, ${to}) n, (select to_timestamp(${firstMs} / 1000.0) as at) m`),
     )

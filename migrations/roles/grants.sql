@@ -63,7 +63,7 @@ grant select (
     is_cancelled, group_id, pending, workflow, workflow_seq, has_turn, halts, enqueued_by)
   on longshore.jobs to longshore_relay, longshore_reader;
 grant select (
-    id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, day, state, attempts, max_attempts, rescues,
+    id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, keep_until, state, attempts, max_attempts, rescues,
     group_id, workflow, workflow_seq, enqueued_by)
   on longshore.finished_jobs to longshore_relay, longshore_reader;
 grant select on longshore.worker_status, longshore.worker_lanes to longshore_relay, longshore_reader;

@@ -34,9 +34,6 @@ import { checkServerVersion } from './server-version.ts'
 import { checkSession, pinSession } from './session.ts'
 import { explainUnavailable, toUnavailable } from './unavailable.ts'
 
-/** How far ahead the daily partitions of the history are made. */
-export const HISTORY_DAYS_AHEAD = 14
-
 export interface MigrateOptions {
   /** The database, as a user that may create the schema. */
   postgres: PostgresConfig
@@ -226,11 +223,8 @@ async function applyAll(
     }
     await closeToPublic(client, schema)
     const granted = await grantAgain(client, schema, Boolean(options.roles) || functions.length > 0)
-    await client.query(inSchema(schema, 'select longshore.prepare_history($1)'), [HISTORY_DAYS_AHEAD])
-    await client.query(
-      inSchema(schema, 'select longshore.keep_logs($1, retention_days) from longshore.settings'),
-      [HISTORY_DAYS_AHEAD],
-    )
+    await client.query(inSchema(schema, 'select longshore.prepare_history()'))
+    await client.query(inSchema(schema, 'select longshore.keep_logs(retention_days) from longshore.settings'))
     return [...functions.map(file => toStep(schema, file)), ...granted]
   })
   return taken

@@ -82,7 +82,7 @@ const UNGUARDED = `
     end loop;
   end $$`
 const FINISHED =
-  'id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, day, state, attempts, max_attempts, payload'
+  'id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, keep_until, state, attempts, max_attempts, payload'
 const job = (payload: string) => `payload = '"${payload}"'`
 const idOf = (payload: string) => `(select id from longshore.jobs where ${job(payload)})`
 const endedOf = (payload: string) => `(select id from longshore.finished_jobs where ${job(payload)})`
@@ -127,7 +127,7 @@ describe('the audit', () => {
       3,
       'has ended it 2 times',
       `insert into longshore.finished_jobs (${FINISHED})
-       select id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, day - 1, state, attempts,
+       select id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, keep_until - 1, state, attempts,
          max_attempts, payload from longshore.finished_jobs where ${job('succeeded')}`,
     ],
     [

@@ -273,9 +273,9 @@ describe('doctor', () => {
       2,
       'it is ready, and has ended as failed',
       'compare with a backup',
-      `insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
+      `insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, keep_until, state, attempts,
          max_attempts, payload)
-       select id, score, 0, created_at, now(), lane, current_date, 'failed', 0, 1, payload
+       select id, score, 0, created_at, now(), lane, current_date + 7, 'failed', 0, 1, payload
        from longshore.jobs where ${job('ready')}`,
     ],
     [2, 'its lane 0 does not exist', 'backup', `update longshore.jobs set lane = 0 where ${job('ready')}`],

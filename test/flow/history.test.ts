@@ -25,46 +25,141 @@ const nameOf = async (days: number) =>
     )
   )[0]?.name
 
+/** Those that a longer retention has made. */
+const dropBeyond = async (days: number) => {
+  const last = (await nameOf(days)) ?? ''
+  for (const name of await partitions())
+    if (name > last && name !== 'finished_jobs_default') await database.rows(`drop table longshore.${name}`)
+}
+
+/** Tomorrow, and so many days more than the retention: jobs that end within the next 14 days find their partition. */
+const FIRST = 1
+const LAST = 7 + 14
+const COUNT = LAST - FIRST + 1 + 1
+
+/** By hand: the upkeep of a real worker would make partitions at once. */
+const endOne = async (payload: string) => {
+  const producer = deployment.producer()
+  const ref = await producer.enqueue(task, payload)
+  const worker = await workByHand(database, ['past'])
+  const [job] = await worker.claim(1)
+  if (!job) throw new Error('not claimed')
+  expect(await worker.settle([settling(job)], undefined, { [ref.id]: 'done' })).toEqual([])
+  const where = async () => {
+    const [row] = await database.rows<{ name: string; days: number }>(
+      `select tableoid::regclass::text as name, keep_until - (now() at time zone 'utc')::date as days
+       from longshore.finished_jobs where id = $1`,
+      [ref.id],
+    )
+    return row
+  }
+  return { producer, ref, where }
+}
+const setRetention = (days: number) =>
+  database.rows('update longshore.settings set retention_days = $1', [days])
+
 describe('the history', () => {
-  it('has a partition for today, for 14 days ahead, and a default one', async () => {
+  it('has a partition for each day until which jobs of the next 14 days are kept, and a default one', async () => {
     const found = await partitions()
-    expect(found).toHaveLength(16)
-    expect(found).toContain(await nameOf(0))
-    expect(found).toContain(await nameOf(14))
+    expect(found).toHaveLength(COUNT)
+    expect(found).toContain(await nameOf(FIRST))
+    expect(found).toContain(await nameOf(LAST))
     expect(found).toContain('finished_jobs_default')
   })
 
-  it('takes a finished job also when the partition of the day is missing, and moves it when it is made', async () => {
-    await database.rows(`drop table longshore.${await nameOf(0)}`)
-    const producer = deployment.producer()
-    const ref = await producer.enqueue(task, 'kept')
-    // By hand: the upkeep of a real worker would make the partition at once.
-    const worker = await workByHand(database, ['past'])
-    const [job] = await worker.claim(1)
-    if (!job) throw new Error('not claimed')
-    expect(await worker.settle([settling(job)], undefined, { [ref.id]: 'done' })).toEqual([])
-    const where = async () => {
-      const [row] = await database.rows<{ name: string }>(
-        'select tableoid::regclass::text as name from longshore.finished_jobs',
-      )
-      return row?.name
-    }
-    expect(await where()).toBe('longshore.finished_jobs_default')
+  it('takes a finished job also when its partition is missing, and moves it when that is made', async () => {
+    await database.rows(`drop table longshore.${await nameOf(7)}`)
+    const { producer, ref, where } = await endOne('kept')
+    expect(await where()).toEqual({ name: 'longshore.finished_jobs_default', days: 7 })
     await database.rows('select longshore.prepare_history(14)')
-    expect(await where()).toBe(`longshore.${await nameOf(0)}`)
+    expect(await where()).toEqual({ name: `longshore.${await nameOf(7)}`, days: 7 })
     expect(await producer.get(ref)).toMatchObject({ state: 'succeeded', payload: 'kept', result: 'done' })
   })
 
-  it('is dropped by whole days when its retention is over', async () => {
+  it('[X6] keeps a job as the settings said when it ended, though they are changed afterwards', async () => {
+    deployment.skipAudit('the history of a job is dropped')
+    const before = await endOne('before')
+    await setRetention(2)
+    const after = await endOne('after')
+    expect((await before.where())?.days).toBe(7)
+    expect(await after.where()).toEqual({ name: `longshore.${await nameOf(2)}`, days: 2 })
+    // Partitions that this needs are made with the change.
+    await setRetention(100)
+    const long = await endOne('long')
+    const { name = '', days = 0 } = (await long.where()) ?? {}
+    expect(name).toBe(`longshore.${await nameOf(days)}`)
+    expect(days).toBeGreaterThanOrEqual(100)
+    expect(days).toBeLessThan(100 + 31)
+    await setRetention(7)
+    await database.rows('select longshore.drop_history()')
+    for (const { producer, ref } of [before, after, long])
+      expect(await producer.get(ref)).toMatchObject({ state: 'succeeded' })
+    await dropBeyond(LAST)
+  })
+
+  it.each([
+    [1, '2026-05-07', '2026-05-08'],
+    [14, '2026-05-07', '2026-05-21'],
+    // The next Sunday.
+    [15, '2026-05-07', '2026-05-24'],
+    [17, '2026-05-07', '2026-05-24'],
+    [18, '2026-05-07', '2026-05-31'],
+    [56, '2026-05-07', '2026-07-05'],
+    // The end of the month.
+    [57, '2026-05-07', '2026-07-31'],
+    [90, '2027-12-02', '2028-03-31'],
+    [89, '2027-12-02', '2028-02-29'],
+    [730, '2026-05-07', '2028-05-31'],
+    // The end of the year.
+    [731, '2026-05-07', '2028-12-31'],
+    [3650, '2026-05-07', '2036-12-31'],
+  ])('[X6] keeps a job for %i days that ended on %s until %s', async (days, ended, until) => {
+    expect(await database.rows('select longshore.kept_until($1, $2)::text as until', [ended, days])).toEqual([
+      { until },
+    ])
+  })
+
+  it('[X6] has less than 75 partitions when it keeps jobs for ten years, and one for every retention up to that', async () => {
+    await setRetention(3650)
+    const found = await partitions()
+    expect(found.length).toBeLessThan(75)
+    const [missing] = await database.rows<{ count: number }>(
+      `select count(*)::int as count
+       from generate_series(0, 14) e, generate_series(1, 3650) n
+       where to_regclass('longshore.finished_jobs_' || to_char(
+         longshore.kept_until((now() at time zone 'utc')::date + e, n), 'YYYYMMDD')) is null`,
+    )
+    expect(missing?.count).toBe(0)
+    await setRetention(7)
+    await dropBeyond(LAST)
+  })
+
+  it('[X11] does not wait for a transaction that holds it when the retention is raised: the change is refused', async () => {
+    const tx = await database.connect()
+    await tx.query('begin')
+    await tx.query('select count(*) from longshore.finished_jobs')
+    await expect(setRetention(30)).rejects.toThrow('an open transaction holds the history')
+    await setRetention(3)
+    await tx.query('rollback')
+    await setRetention(7)
+    expect(await partitions()).toHaveLength(COUNT)
+  })
+
+  it('is dropped by whole partitions when their last day is over', async () => {
     await database.rows(`
       create table longshore.finished_jobs_20200101 (like longshore.finished_jobs including all);
       alter table longshore.finished_jobs attach partition longshore.finished_jobs_20200101
         for values from ('2020-01-01') to ('2020-01-02')`)
     const old = `insert into longshore.finished_jobs
-      (id, score, lease_token, created_at, finished_at, lane, day, state, attempts, max_attempts, payload)
+      (id, score, lease_token, created_at, finished_at, lane, keep_until, state, attempts, max_attempts, payload)
       values (gen_random_uuid(), 0, 0, now(), now(), 1, $1, 'succeeded', 1, 1, '{}')`
     await database.rows(old, ['2020-01-01'])
     await database.rows(old, ['2020-01-05'])
+    // The last day is not over yet.
+    const [today] = await database.rows<{ day: string }>(
+      "select (now() at time zone 'utc')::date::text as day",
+    )
+    await database.rows(old, [today?.day])
     await deployment.worker({ handlers: [task.handle(() => undefined)] })
     await eventually(
       'the upkeep has dropped the old day',
@@ -72,14 +167,20 @@ describe('the history', () => {
     )
     await eventually('and what the default partition held', async () => {
       return (
-        (await database.rows("select from longshore.finished_jobs where day < '2021-01-01'")).length === 0
+        (await database.rows("select from longshore.finished_jobs where keep_until < '2021-01-01'"))
+          .length === 0
       )
     })
-    expect(await partitions()).toHaveLength(16)
+    expect(await partitions()).toHaveLength(COUNT)
+    expect(
+      await database.rows('delete from longshore.finished_jobs where keep_until = $1 returning id', [
+        today?.day,
+      ]),
+    ).toHaveLength(1)
   })
 
   it('keeps settling while somebody reads it in a long transaction, and prepares the days when that has ended', async () => {
-    await database.rows(`drop table longshore.${await nameOf(14)}`)
+    await database.rows(`drop table longshore.${await nameOf(LAST)}`)
     const tx = await database.connect()
     await tx.query('begin')
     await tx.query('select count(*) from longshore.finished_jobs')
@@ -88,7 +189,7 @@ describe('the history', () => {
     const refs = await producer.enqueueMany(task, [1, 2, 3])
     for (const ref of refs) expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded' })
     await tx.query('rollback')
-    await eventually('the day is prepared', async () => (await partitions()).length === 16)
+    await eventually('the day is prepared', async () => (await partitions()).length === COUNT)
   })
 
   it('[S10] removes waits that have expired', async () => {
@@ -123,7 +224,7 @@ describe('the history', () => {
     /** As if that had been years ago, on a day with a partition of its own or not. */
     const age = (id: string, day: string) =>
       database.rows(
-        'update longshore.finished_jobs set day = $2, finished_at = $2::date where group_id = $1',
+        'update longshore.finished_jobs set keep_until = $2, finished_at = $2::date where group_id = $1',
         [id, day],
       )
     const ended = await submit(['a'])
@@ -141,7 +242,7 @@ describe('the history', () => {
     const fresh = await submit(['a'])
     await settle(1) // what is left of the open one
     for (let time = 0; time < 2; time++) {
-      await database.rows('select longshore.drop_history(30)')
+      await database.rows('select longshore.drop_history()')
       expect(await producer.getGroup(ended.group)).toBeUndefined()
       expect(await producer.getGroup(open.group)).toMatchObject({
         state: 'dispatching',

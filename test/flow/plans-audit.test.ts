@@ -42,9 +42,9 @@ beforeAll(async () => {
      select a.id, b.id from planned a join planned b on b.group_id = a.group_id and b.no = a.no + 1`,
   )
   await client.query(
-    `insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
+    `insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, keep_until, state, attempts,
        max_attempts, payload, group_id, worker_id, started_at)
-     select p.id, 0, 0, now(), now(), 1 + p.no, current_date, 'succeeded', 1, 3, '{}', p.group_id, 1, now()
+     select p.id, 0, 0, now(), now(), 1 + p.no, current_date + 7, 'succeeded', 1, 3, '{}', p.group_id, 1, now()
      from planned p where p.no <= 10`,
   )
   await client.query(

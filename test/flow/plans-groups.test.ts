@@ -47,9 +47,9 @@ beforeAll(async () => {
   )
   await client.query('insert into longshore.edges (parent, child) select parent, id from children')
   await client.query(
-    `insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
+    `insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, keep_until, state, attempts,
        max_attempts, payload, group_id)
-     select longshore.new_id(), 0, 1, now(), now(), $1, (now() at time zone 'utc')::date, 'failed', 1, 3, '{}', group_id
+     select longshore.new_id(), 0, 1, now(), now(), $1, (now() at time zone 'utc')::date + 7, 'failed', 1, 3, '{}', group_id
      from made, generate_series(1, 10)`,
     [lane],
   )

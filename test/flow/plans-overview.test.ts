@@ -51,9 +51,9 @@ async function fill(): Promise<void> {
      from longshore.groups g, generate_series(1, 10) where g.finished_at is null`,
   )
   await database.rows(
-    `insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
+    `insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, keep_until, state, attempts,
        max_attempts, payload)
-     select gen_random_uuid(), 0, 1, now(), now(), 1, current_date, 'succeeded', 1, 3, '{}' from generate_series(1, 50000)`,
+     select gen_random_uuid(), 0, 1, now(), now(), 1, current_date + 7, 'succeeded', 1, 3, '{}' from generate_series(1, 50000)`,
   )
   await database.rows(
     `insert into longshore.limits (task, key, capacity) select 'task', n::text, 3 from generate_series(1, $1) n`,

@@ -43,9 +43,9 @@ describe('views over 100,000 jobs', () => {
       [lane?.id],
     )
     await database.rows(
-      `insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, day, state, attempts,
+      `insert into longshore.finished_jobs (id, score, lease_token, created_at, finished_at, lane, keep_until, state, attempts,
          max_attempts, payload, group_id)
-       select gen_random_uuid(), 0, 1, now(), now(), $1, current_date, 'succeeded', 1, 3, '{}', g.id
+       select gen_random_uuid(), 0, 1, now(), now(), $1, current_date + 7, 'succeeded', 1, 3, '{}', g.id
        from longshore.groups g, generate_series(1, 20)`,
       [lane?.id],
     )

@@ -216,7 +216,7 @@ const REFUSED: Readonly<Record<Exclude<Kind, 'owner'>, readonly string[]>> = {
     'delete from longshore.jobs',
     'update longshore.limits set capacity = 5',
     "update longshore.settings set property_keys = '{}'",
-    'select longshore.drop_history(0)',
+    'select longshore.drop_history()',
     "select longshore.relay_read('me', '{}', '{}', '{}', 0, 1, '{}', '{}')",
     'delete from longshore.outbox',
   ],
@@ -231,7 +231,7 @@ const REFUSED: Readonly<Record<Exclude<Kind, 'owner'>, readonly string[]>> = {
     'update longshore.jobs set state = state',
     'delete from longshore.outbox',
     'update longshore.settings set retention_days = 1',
-    'select longshore.drop_history(0)',
+    'select longshore.drop_history()',
     "select longshore.register_tasks('[]')",
   ],
   reader: [

@@ -96,8 +96,8 @@ describe('settle', () => {
     if (!a || !b || !c) throw new Error('not claimed')
     await database.rows(
       `insert into longshore.finished_jobs
-         (id, score, lease_token, created_at, finished_at, lane, day, state, attempts, max_attempts, payload)
-       select id, score, -1, created_at, now(), lane, (now() at time zone 'utc')::date, 'succeeded', 1, 1, '"old"'
+         (id, score, lease_token, created_at, finished_at, lane, keep_until, state, attempts, max_attempts, payload)
+       select id, score, -1, created_at, now(), lane, (now() at time zone 'utc')::date + 7, 'succeeded', 1, 1, '"old"'
        from longshore.jobs where id = any ($1)`,
       [[a.id, b.id]],
     )

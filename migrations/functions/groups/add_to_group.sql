@@ -76,7 +76,7 @@ begin
         select j.id, j.group_id, j.enqueued_by from longshore.jobs j where j.id = p.parent and not p.is_own offset 0) j on true
       left join lateral (
         select f.id, f.state, f.group_id, f.enqueued_by from longshore.finished_jobs f
-        where f.id = p.parent and not p.is_own and j.id is null order by f.day desc limit 1
+        where f.id = p.parent and not p.is_own and j.id is null order by f.finished_at desc limit 1
       ) f on true
     ), edges as materialized (
       select e.child, k.parent, e.policy, k.is_open, k.state, k.group_id is distinct from p_group as is_strange,

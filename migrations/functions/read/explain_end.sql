@@ -15,7 +15,7 @@ begin
     jsonb_build_object('at', f.finished_at, 'workerId', f.worker_id, 'code', f.error ->> 'code', 'error', longshore.error_text(f.error)))
   into v_facts
   from longshore.finished_jobs f left join longshore.lanes l on l.id = f.lane
-  where f.id = p_id and (p_sees_all or longshore.is_own(p_role, f.enqueued_by)) order by f.day desc limit 1;
+  where f.id = p_id and (p_sees_all or longshore.is_own(p_role, f.enqueued_by)) order by f.finished_at desc limit 1;
 
   if v_facts -> 'end' ->> 'code' in ('DEPENDENCY_FAILED', 'DEPENDENCY_CANCELLED') then
     for v_step in 1..c_most_steps loop

@@ -8,6 +8,6 @@ begin
   perform longshore.need_run(p_worker, p_id, p_token, p_secret);
   return coalesce(
     (select j.group_id from longshore.jobs j where j.id = p_id),
-    (select f.group_id from longshore.finished_jobs f where f.id = p_id order by f.day desc limit 1));
+    (select f.group_id from longshore.finished_jobs f where f.id = p_id order by f.finished_at desc limit 1));
 end
 $$;

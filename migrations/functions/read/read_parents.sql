@@ -18,7 +18,7 @@ begin
   -- One by one: a planner that takes the history for small would read all of it.
   cross join lateral (
     select f.id, f.state, f.result, f.error, f.lane from longshore.finished_jobs f
-    where f.id = e.parent order by f.day desc limit 1
+    where f.id = e.parent order by f.finished_at desc limit 1
   ) f
   join longshore.lanes l on l.id = f.lane
   where e.child = p_child and e.parent > p_after and (p_task is null or l.task = p_task)

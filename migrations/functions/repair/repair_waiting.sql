@@ -71,7 +71,7 @@ begin
   select max(case e.policy when 'cancel' then 'cancelled' else 'dependency_failed' end)::longshore.job_state into v_doom
   from longshore.edges e
   cross join lateral (
-    select f.state from longshore.finished_jobs f where f.id = e.parent order by f.day desc limit 1
+    select f.state from longshore.finished_jobs f where f.id = e.parent order by f.finished_at desc limit 1
   ) p
   where e.child = p_job and e.policy <> 'run' and p.state <> 'succeeded'
     and not exists (select from longshore.jobs o where o.id = e.parent offset 0);

@@ -1,10 +1,10 @@
--- The upkeep's drop_history: how much is kept is up to the settings, not to the caller.
+-- The upkeep's drop_history.
 create function longshore.forget_history(p_holder text default null, p_secret bytea default null) returns int
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform longshore.need_leader(p_holder, p_secret);
-  return (select longshore.drop_history(s.retention_days) from longshore.settings s);
+  return longshore.drop_history();
 end
 $$;

@@ -1,5 +1,5 @@
--- The jobs of this partition of the history that ended before a day are about to be dropped: forget the edges that lead to
--- them, and let groups that have not ended remember how many there were.
+-- The jobs of this partition of the history that are kept only until before p_before are about to be dropped: forget the edges that
+-- lead to them, and let groups that have not ended remember how many there were.
 create function longshore.forget_links(p_partition text, p_before date) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -13,11 +13,11 @@ begin
       select f.group_id, count(*) filter (where f.state = 'succeeded') as succeeded,
         count(*) filter (where f.state = 'failed') as failed, count(*) filter (where f.state = 'cancelled') as cancelled,
         count(*) filter (where f.state = 'dependency_failed') as dependency_failed
-      from longshore.%I f where f.group_id is not null and f.day < $1 group by f.group_id
+      from longshore.%I f where f.group_id is not null and f.keep_until < $1 group by f.group_id
     ) c
     where g.id = c.group_id and g.finished_at is null$sql$, p_partition) using p_before;
   execute format(
-    'delete from longshore.edges e using longshore.%I f where f.group_id is not null and f.day < $1 and e.child = f.id',
+    'delete from longshore.edges e using longshore.%I f where f.group_id is not null and f.keep_until < $1 and e.child = f.id',
     p_partition) using p_before;
 end
 $$;

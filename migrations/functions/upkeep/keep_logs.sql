@@ -1,6 +1,6 @@
 -- Make the partitions of logs and progress for today and the days ahead, and drop those that lie wholly before the last p_days
--- days. Apart from the history: whoever holds these tables must not hold that up.
-create function longshore.keep_logs(p_days_ahead int, p_days int) returns void
+-- days. Apart from the history: a transaction that holds these tables must not hold that up.
+create function longshore.keep_logs(p_days int, p_days_ahead int default 14) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
@@ -13,8 +13,8 @@ begin
       using errcode = 'invalid_parameter_value';
   end if;
   v_first := (now() at time zone 'utc')::date - p_days;
-  perform longshore.prepare_days('job_logs', p_days_ahead);
-  perform longshore.prepare_days('job_progress', p_days_ahead, 50);
+  perform longshore.prepare_days('job_logs', longshore.days_ahead(p_days_ahead));
+  perform longshore.prepare_days('job_progress', longshore.days_ahead(p_days_ahead), 50);
   for v_name in
     select c.relname from pg_inherits i
     join pg_class c on c.oid = i.inhrelid

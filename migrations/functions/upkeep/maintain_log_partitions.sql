@@ -1,10 +1,12 @@
 -- The upkeep's keep_logs: how much is kept is up to the settings, not to the caller.
-create function longshore.maintain_log_partitions(p_days_ahead int, p_holder text default null, p_secret bytea default null) returns void
+create function longshore.maintain_log_partitions(
+  p_days_ahead int default 14, p_holder text default null, p_secret bytea default null
+) returns void
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform longshore.need_leader(p_holder, p_secret);
-  perform longshore.keep_logs(p_days_ahead, s.retention_days) from longshore.settings s;
+  perform longshore.keep_logs(s.retention_days, p_days_ahead) from longshore.settings s;
 end
 $$;
