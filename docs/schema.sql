@@ -175,6 +175,7 @@ create table lane_heads (
 ) with (fillfactor=50);
 CREATE INDEX lane_heads_by_lane ON lane_heads USING btree (lane);
 CREATE INDEX lane_heads_closed ON lane_heads USING btree (closed_by) WHERE (closed_by IS NOT NULL);
+CREATE INDEX lane_heads_closed_below ON lane_heads USING btree (parent) WHERE (closed_by > 0);
 CREATE INDEX lane_heads_open ON lane_heads USING btree (parent, score, job_id) WHERE (closed_by IS NULL);
 
 create table lanes (
@@ -209,6 +210,16 @@ create table leader (
   since timestamp with time zone not null default now(),
   constraint leader_only_row_check CHECK (only_row),
   constraint leader_pkey PRIMARY KEY (only_row)
+);
+
+create unlogged table limit_waiters (
+  lane integer not null,
+  worker_id integer not null,
+  task text not null,
+  wanted integer not null,
+  asked_at timestamp with time zone not null,
+  reserved_at timestamp with time zone,
+  constraint limit_waiters_pkey PRIMARY KEY (lane, worker_id)
 );
 
 create table limits (

@@ -234,6 +234,19 @@ create table longshore.slot_groups (
   constraint used_fits check (is_draining or used <= capacity)
 ) with (fillfactor = 50);
 
+-- Workers that have room for more jobs while a limit keeps jobs of this lane from them, see leave_to_waiters. Only for tasks whose
+-- jobs stand in several lanes. Hints of the last second, so a crash may lose them.
+create unlogged table longshore.limit_waiters (
+  lane int not null,
+  worker_id int not null,
+  task text not null,
+  wanted int not null,
+  asked_at timestamptz not null,
+  -- Since then slots have been left free for it.
+  reserved_at timestamptz,
+  primary key (lane, worker_id)
+);
+
 -- Which lanes with a key have ready jobs, best first, so that a claim need not look at each of thousands of keys. Hints:
 -- a lane may stand here several times, and with a better place (score, job_id) than its best job has, but never only with a worse one.
 create table longshore.lane_heads (
@@ -247,6 +260,8 @@ create table longshore.lane_heads (
 ) with (fillfactor = 50);
 create index lane_heads_open on longshore.lane_heads (parent, score, job_id) where closed_by is null;
 create index lane_heads_closed on longshore.lane_heads (closed_by) where closed_by is not null;
+-- Not `is not null`: that would offer it where lanes are looked up by their limit.
+create index lane_heads_closed_below on longshore.lane_heads (parent) where closed_by > 0;
 create index lane_heads_by_lane on longshore.lane_heads (lane);
 
 

@@ -57,8 +57,8 @@ export async function storeHeads(database: Database): Promise<void> {
 export async function fillLimits(database: Database, workerId: number): Promise<void> {
   for (;;) {
     const [row] = await database.query(`
-      select count(c.id)::int as claimed, coalesce(bool_or(c.answer in ('busy', 'more')), false) as again
+      select c.ids is null as is_empty, coalesce(c.wait in ('busy', 'more'), false) as again
       from longshore.claim(${workerId}, 1000) c`)
-    if (row?.['claimed'] === 0 && row['again'] === false) return
+    if (row?.['is_empty'] && !row['again']) return
   }
 }

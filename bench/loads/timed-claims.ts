@@ -43,7 +43,7 @@ export async function timeClaims(
     database,
     'timed_claim',
     'p_worker int',
-    'from longshore.claim(p_worker, 1) c where c.id is not null',
+    'from longshore.claim(p_worker, 1) c where c.ids is not null',
   )
   const claimers = await fill(database)
   await database.query('checkpoint')

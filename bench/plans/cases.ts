@@ -57,9 +57,10 @@ const pending = (id: string, limited: number, isSettling = false): PlanCase => (
     if (!isSettling) return { about: `Claim: ${about}`, call: claim }
     return {
       about: `Settle, with slots: ${about}`,
-      prepare: `create temp table claimed on commit drop as ${claim} where id is not null`,
+      prepare: `create temp table claimed on commit drop as ${claim}`,
       call: `select s.* from (
-    select array_agg(c.id order by c.id) as ids, array_agg(c.lease_token order by c.id) as tokens from claimed c
+    select array_agg(j.id order by j.id) as ids, array_agg(j.lease_token order by j.id) as tokens
+    from claimed c join longshore.jobs j on j.id = any (string_to_array(c.ids, ',')::uuid[])
   ) r, longshore.settle_and_claim(${worker}, r.ids, r.tokens, null, null, 0) s`,
     }
   },

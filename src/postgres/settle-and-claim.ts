@@ -127,20 +127,24 @@ const toReady = ([id, lane, score, leaseToken]: (string | undefined)[]): ReadyJo
   leaseToken: String(leaseToken),
 })
 
-/** A claim travels as one row of joined texts, see `settle_and_claim.sql`. */
+/** A claim travels as one row of joined texts, see `claim.sql`. */
 function toClaimedJobs(
-  [token, ids, lanes, attempts, maxAttempts, scores, createdAts, payloads, traces]: string[],
+  [tokens, ids, lanes, attempts, maxAttempts, scores, createdAts, payloads, traces]: string[],
   alone: readonly string[],
 ): ClaimedJob[] {
   if (!ids) return []
   const columns = [lanes, attempts, maxAttempts, scores, createdAts].map(text => text?.split(',') ?? [])
   const [lane = [], attempt = [], most = [], score = [], createdAt = []] = columns
   const payload = payloads?.split('\n') ?? []
+  const token = (tokens ?? '').split(',').flatMap(text => {
+    const [value = '', jobs] = text.split('*')
+    return new Array<string>(Number(jobs)).fill(value)
+  })
   const trace = traces ? (JSON.parse(traces) as Record<string, StoredTrace>) : undefined
   return ids.split(',').map((id, n) => ({
     id: id as JobId,
     lane: Number(lane[n] ?? lane[0]),
-    leaseToken: token as string,
+    leaseToken: token[n] as string,
     attempt: Number(attempt[n]),
     maxAttempts: Number(most[n]),
     score: Number(score[n]),

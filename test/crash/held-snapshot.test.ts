@@ -21,7 +21,6 @@ const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
 /** Pages of the table of jobs and of its indexes that this connection has asked for so far. */
 const FETCHED = `(select sum(pg_stat_get_xact_blocks_fetched(c.oid))::bigint from pg_class c where c.oid = 'longshore.jobs'::regclass
     or c.oid in (select i.indexrelid from pg_index i where i.indrelid = 'longshore.jobs'::regclass))`
-const END = '  return next;\nend'
 /** Each call of a worker notes how many of them it took. */
 const counted = [
   {
@@ -31,8 +30,8 @@ const counted = [
   },
   {
     name: 'settle_and_claim',
-    remove: END,
-    replacement: `  insert into journal.costs values (${FETCHED} - current_setting('test.pages')::bigint);\n${END}`,
+    point: 'done',
+    insertion: `insert into journal.costs values (${FETCHED} - current_setting('test.pages')::bigint);`,
   },
 ]
 

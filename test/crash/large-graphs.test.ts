@@ -71,11 +71,10 @@ describe('a graph', () => {
   it('[S13] [S3] a cancel races a completion, the completion first: the job has succeeded, and all that follows runs', async () => {
     const { worker, jobs, one, group, producer, states } = await startFamily()
     const [blocker, cancelling] = [await database.connect(), await database.connect()]
-    const last = '  return next;\nend'
     const pause = {
       name: 'settle_and_claim',
-      remove: last,
-      replacement: `  if cardinality(p_ids) > 0 then ${pauseAt(BARRIER)} end if;\n${last}`,
+      point: 'done',
+      insertion: `if cardinality(p_ids) > 0 then ${pauseAt(BARRIER)} end if;`,
     }
     await weakened(database, [pause], async () => {
       await blocker.query('select pg_advisory_lock($1)', [BARRIER])

@@ -100,11 +100,8 @@ describe('a change and a claim at once', () => {
   })
 
   /** The claim has read the heads of its lanes, and stands still while the best job is given constraints. */
-  const changeFirst = async (name: 'claim_merged' | 'claim_limited') => {
-    const tasks = [
-      task,
-      name === 'claim_limited' ? defineTask({ name: 'two', concurrency: 5 }) : defineTask({ name: 'two' }),
-    ]
+  const changeFirst = async (isLimited: boolean) => {
+    const tasks = [task, defineTask({ name: 'two', ...(isLimited && { concurrency: 5 }) })]
     const producer = deployment.producer({ tasks })
     const ref = await producer.enqueue(task, 1)
     const worker = await workByHand(database, ['task', 'two'])
@@ -119,13 +116,15 @@ describe('a change and a claim at once', () => {
     return got
   }
 
-  it.each(['claim_merged', 'claim_limited'] as const)(
-    '[C6] the change first: %s does not hand the job to a worker that no longer fits',
-    async name => {
+  it.each([
+    ['from several lanes', false],
+    ['beside a limit', true],
+  ])(
+    '[C6] the change first: a claim %s does not hand the job to a worker that no longer fits',
+    async (_, isLimited) => {
       deployment.skipAudit('a guard is taken away, and jobs are removed by hand')
-      const after = name === 'claim_merged' ? 'return query' : 'v_token := coalesce(v_token'
-      const paused = { name, remove: after, replacement: `${pauseAt(78)} ${after}` }
-      expect(await weakened(database, [paused], () => changeFirst(name))).toBe(0)
+      const paused = { name: 'claim_lanes', point: 'found', insertion: pauseAt(78) }
+      expect(await weakened(database, [paused], () => changeFirst(isLimited))).toBe(0)
     },
   )
 })

@@ -23,12 +23,44 @@ interface Answer {
   lease_token: string
 }
 
-async function claimThese(worker: number, ids: readonly string[], client?: Client): Promise<Answer[]> {
-  const text = `select id, answer, lane, score, lease_token from longshore.claim_these($1, $2,
-    array(select distinct lane from longshore.jobs where id = any ($2)))`
-  return client
-    ? ((await client.query(text, [worker, ids])).rows as Answer[])
-    : database.rows<Answer>(text, [worker, ids])
+const LANES = 'array(select distinct lane from longshore.jobs where id = any ($2))'
+
+/** What was handed over, then what was refused, then what the claim says of itself. `lanes`: where Redis believes them. */
+async function claimThese(
+  worker: number,
+  ids: readonly string[],
+  client?: Client,
+  lanes?: readonly number[],
+): Promise<Answer[]> {
+  const text = `select ids, lanes, scores, lease_tokens, refused, wait from longshore.claim($1, 1000, $2, ${lanes ? '$3' : LANES})`
+  const values = [worker, ids, ...(lanes ? [lanes] : [])]
+  const [row] = (
+    client ? (await client.query(text, values)).rows : await database.rows(text, values)
+  ) as Record<'ids' | 'lanes' | 'scores' | 'lease_tokens' | 'refused' | 'wait', string | null>[]
+  const list = (column: string | null | undefined) => column?.split(',') ?? []
+  const lane = list(row?.lanes)
+  const score = list(row?.scores)
+  const token = list(row?.lease_tokens).map(run => run.split('*')[0] as string)
+  return [
+    ...list(row?.ids).map((id, n) => ({
+      id,
+      answer: 'claimed',
+      lane: Number(lane[n] ?? lane[0]),
+      score: score[n] as string,
+      lease_token: token[0] as string,
+    })),
+    ...list(row?.refused).map(item => {
+      const [id, answer, lane, score, lease_token] = item.split(' ') as [
+        string,
+        string,
+        string,
+        string,
+        string,
+      ]
+      return { id, answer, lane: Number(lane), score, lease_token }
+    }),
+    ...(row?.wait ? [{ id: null, answer: row.wait, lane: 0, score: '', lease_token: '' }] : []),
+  ]
 }
 const said = (answers: Answer[]) => answers.map(({ id, answer }) => [id, answer])
 
@@ -102,17 +134,20 @@ describe('jobs that Redis names', () => {
     const { ids, producer } = await enqueued(2)
     const worker = await workByHand(database, ['plain'])
     const lanes = await database.rows<{ lane: number }>('select distinct lane from longshore.jobs')
-    const claimIn = (id: string | undefined, client: Client) =>
-      client.query('select id, answer from longshore.claim_these($1, $2, $3)', [
-        worker.id,
-        [id],
-        lanes.map(({ lane }) => lane),
-      ])
+    const claimIn = async (id: string | undefined, client: Client) =>
+      said(
+        await claimThese(
+          worker.id,
+          [id as string],
+          client,
+          lanes.map(({ lane }) => lane),
+        ),
+      )
     await producer.change(ids[0] as string, { constraints: { gpu: 'a100' } })
     const tx = await database.connect()
-    expect((await claimIn(ids[0], tx)).rows).toEqual([{ id: ids[0], answer: 'moved' }])
+    expect(await claimIn(ids[0], tx)).toEqual([[ids[0], 'moved']])
     await tx.query('begin')
-    expect((await claimIn(ids[1], tx)).rows).toEqual([{ id: ids[1], answer: 'claimed' }])
+    expect(await claimIn(ids[1], tx)).toEqual([[ids[1], 'claimed']])
     const change = producer.change(ids[1] as string, { constraints: { gpu: 'a100' } })
     await tx.query('commit')
     expect(await change).toBe('running')
@@ -303,16 +338,11 @@ describe('a worker that is given jobs', () => {
     const { ids } = await enqueued(1)
     const worker = await workByHand(database, ['plain'])
     await database.rows("update longshore.workers set expires_at = now() - interval '1 hour'")
-    const guard = "if not pg_try_advisory_xact_lock_shared(hashtext('longshore.worker'), p_worker) then"
     await weakened(
       database,
       [
-        { name: 'claim_these', remove: guard, replacement: 'if false then' },
-        {
-          name: 'claim_these',
-          remove: "v_token := nextval('longshore.lease_tokens');",
-          replacement: `v_token := nextval('longshore.lease_tokens'); ${pauseAt(4711)}`,
-        },
+        { name: 'claim', guard: 'worker-lock', replacement: 'true' },
+        { name: 'claim_these', point: 'locked', insertion: pauseAt(4711) },
       ],
       async () => {
         const barrier = await database.connect()

@@ -92,11 +92,11 @@ describe('claim', () => {
       await database.connect(),
     ]
     // In the middle of a statement that has its snapshot: from here on only what it looks at again can save it.
-    const pause = "and (v_from = 1 or pg_advisory_xact_lock_shared(4712)::text = '')"
-    const place = 'order by j.score, j.id\n        limit v_wanted'
+    const second = 'p_most < 4' // the first batch has brought two
+    const pause = `and (not ${second} or pg_advisory_xact_lock_shared(4712)::text = '')`
     return weakened(
       database,
-      [{ name: 'claim_merged', remove: place, replacement: `${pause} ${place}` }, ...weaknesses],
+      [{ name: 'lock_jobs', point: 'reading', insertion: pause }, ...weaknesses],
       async () => {
         await holding.query('begin')
         await holding.query('select from longshore.jobs where id = any ($1) for update', [ids.slice(0, 2)])
@@ -104,7 +104,7 @@ describe('claim', () => {
         const claimed = worker.claim(4, claiming)
         await waitsForLock(database, claiming)
         await database.rows(
-          'select longshore.claim_these($1, array[id], array[lane]) from longshore.jobs where id = $2',
+          'select longshore.claim($1, 1, array[id], array[lane]) from longshore.jobs where id = $2',
           [other.id, ids[4]],
         )
         await producer.change(ids[5] as string, { constraints: { gpu: 'a100' } })
@@ -121,24 +121,15 @@ describe('claim', () => {
     deployment.skipAudit('guards are taken out, and jobs are removed by hand')
     expect(await claimFromStalePage([])).toEqual([2, 3, 6, 7])
     // A row that was overtaken is not at its place any more. Looked up by ids, only the second look at state and lane is left.
-    const [places, ids] = [
-      'j.ctid = any (v_rows[v_from : v_from + v_batch - 1])',
-      'j.id = any (v_ids[v_from : v_from + v_batch - 1])',
-    ]
-    const [state, lane] = [" and j.state::text = 'ready'", ' and j.lane = any (p_lanes)']
-    const token = '\n          and j.lease_token < v_token'
-    const byIds = (guards: string): Weakness[] => [
-      { name: 'claim_merged', remove: 'select j.ctid from', replacement: 'select j.id from' },
-      { name: 'claim_merged', remove: places + state + lane + token, replacement: ids + guards },
-      {
-        name: 'claim_merged',
-        remove: 'where j.ctid = any (array(select f.ctid from free f))',
-        replacement: 'where j.id = any (array(select f.id from free f))',
-      },
-    ]
-    expect(await claimFromStalePage(byIds(state + lane))).toEqual([2, 3, 6, 7])
-    expect(await claimFromStalePage(byIds(lane))).toEqual([2, 3, 4, 6])
-    expect(await claimFromStalePage(byIds(state))).toEqual([2, 3, 5, 6])
+    const byIds: Weakness = {
+      name: 'lock_jobs',
+      guard: 'same-place',
+      replacement: 'j.id = any (array(select o.id from longshore.jobs o where o.ctid = any (p_rows)))',
+    }
+    const without = (guard: string): Weakness => ({ name: 'lock_jobs', guard })
+    expect(await claimFromStalePage([byIds])).toEqual([2, 3, 6, 7])
+    expect(await claimFromStalePage([byIds, without('still-ready')])).toEqual([2, 3, 4, 6])
+    expect(await claimFromStalePage([byIds, without('own-lane')])).toEqual([2, 3, 5, 6])
   })
 
   it('hands a job over with a new lease token and one attempt more, and never the same token twice', async () => {
@@ -159,8 +150,8 @@ describe('claim', () => {
     await producer.enqueue(one, 1, { tag: 'gpu' })
     await producer.enqueue(one, 1, { queue: 'slow' })
     await producer.enqueue(two, 1)
-    expect(await database.rows('select id, answer from longshore.claim(0, 10)')).toEqual([
-      { id: null, answer: 'dead' },
+    expect(await database.rows('select ids, wait from longshore.claim(0, 10)')).toEqual([
+      { ids: null, wait: 'dead' },
     ])
     const worker = await workByHand(database, ['one'], ['gpu'])
     expect(await worker.claim(10)).toHaveLength(1)
@@ -170,7 +161,9 @@ describe('claim', () => {
       `insert into longshore.workers (name, queues, tasks, tags, constraint_tags)
        values ('idle', '{default}', '{three}', '{default,gpu}', '{c:}') returning id`,
     )
-    expect(await database.rows('select * from longshore.claim($1, 10)', [row?.id])).toEqual([])
+    expect(await database.rows('select ids, wait from longshore.claim($1, 10)', [row?.id])).toEqual([
+      { ids: null, wait: null },
+    ])
   })
 })
 

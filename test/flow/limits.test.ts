@@ -294,8 +294,8 @@ describe('busy or full', () => {
     expect(await closeWhileSettling('claim')).toBe(1)
     // Without holding the groups, the settle would not wait and see nothing to open.
     const blind = [
-      { name: 'close_limit', remove: ' order by g.number for update skip locked' },
-      { name: 'close_limit', remove: 'if v_held < v_groups then', replacement: 'if false then' },
+      { name: 'close_limit', guard: 'group-locks' },
+      { name: 'close_limit', guard: 'all-groups', replacement: 'false' },
     ]
     expect(await weakened(database, blind, () => closeWhileSettling('claim'))).toBe(0)
   })
@@ -304,7 +304,7 @@ describe('busy or full', () => {
     deployment.skipAudit('a guard is taken away, and jobs are removed by hand')
     expect(await closeWhileSettling('settle')).toBe(1)
     // Without asking whether all groups are held, `full` would be said of a limit with a slot on its way.
-    const hasty = { name: 'close_limit', remove: 'if v_held < v_groups then', replacement: 'if false then' }
+    const hasty = { name: 'close_limit', guard: 'all-groups', replacement: 'false' }
     expect(await weakened(database, [hasty], () => closeWhileSettling('settle'))).toBe(0)
   })
 })
@@ -344,7 +344,7 @@ describe('lanes with keys', () => {
     async first => {
       expect(await enqueueWhileTidying(first)).toBe(1)
       // Without holding the row that it relies on, the job would stand in a lane that no claim looks at.
-      const trusting = { name: 'note_head', remove: 'for key share skip locked' }
+      const trusting = { name: 'note_head', guard: 'relied-on' }
       deployment.skipAudit('a guard is taken out on purpose')
       expect(await weakened(database, [trusting], () => enqueueWhileTidying(first))).toBe(0)
     },
@@ -464,8 +464,8 @@ describe('changing limits', () => {
     expect(await limitWhileClaiming()).toBe(3)
     const careless = {
       name: 'hold_limits',
-      remove: "perform pg_advisory_xact_lock(hashtext('longshore.worker'), w.id)",
-      replacement: 'perform w.id',
+      guard: 'worker-locks',
+      replacement: 'w.id',
     }
     deployment.skipAudit('a guard is taken out on purpose')
     expect(await weakened(database, [careless], limitWhileClaiming)).toBe(5)
@@ -516,7 +516,7 @@ describe('changing limits', () => {
 
   it('[L6] starts nothing while more runs than a lowered limit allows, whichever groups are free', async () => {
     expect(await lowerWhileRunning()).toBe(0)
-    const eager = { name: 'take_slots', remove: 'and not g.is_draining ' }
+    const eager = { name: 'take_slots', guard: 'draining', replacement: 'true' }
     deployment.skipAudit('a guard is taken out on purpose')
     expect(await weakened(database, [eager], lowerWhileRunning)).toBe(2)
   })
@@ -548,7 +548,7 @@ describe('changing limits', () => {
     deployment.skipAudit('a guard is taken out on purpose, and jobs are removed by hand')
     expect(await endTogether()).toBe(1)
     // Each would take the other's slot for used, and the limit would stay closed for ever.
-    const blind = { name: 'open_limits', remove: ' for no key update' }
+    const blind = { name: 'open_limits', guard: 'one-at-a-time' }
     expect(await weakened(database, [blind], endTogether)).toBe(0)
   })
 
@@ -560,11 +560,7 @@ describe('changing limits', () => {
     const worker = await workByHand(database, ['removed'])
     expect(await worker.claim(1)).toHaveLength(1)
     const [claiming, gate] = [await database.connect(), await database.connect()]
-    const pausing = {
-      name: 'claim_limited',
-      remove: "v_closed := '{}';",
-      replacement: `v_closed := '{}'; ${pauseAt(71)}`,
-    }
+    const pausing = { name: 'claim_lanes', point: 'closing', insertion: pauseAt(71) }
     await weakened(database, [pausing], async () => {
       await gate.query('select pg_advisory_lock(71)')
       const claimed = worker.claim(5, claiming)
@@ -609,8 +605,7 @@ describe('changing limits', () => {
       running.push(...(await worker.claim(1)))
     }
     expect(await worker.answer(5)).toBe('full')
-    const opening = 'update longshore.limits k set is_full = false where k.id = v_limit;'
-    const pausing = { name: 'open_limits', remove: opening, replacement: opening + pauseAt(72) }
+    const pausing = { name: 'open_limits', point: 'opened', insertion: pauseAt(72) }
     await registerWhile(pausing, on => worker.settle(running.map(settling), on), [{ name: 'order' }])
     expect(await worker.claim(5)).toHaveLength(2)
   })
@@ -622,8 +617,7 @@ describe('changing limits', () => {
     const worker = await workByHand(database, ['was', 'will'])
     const [job] = await worker.claim(1)
     expect(await worker.answer(5)).toBe('full')
-    const opening = 'v_opened := longshore.open_limits('
-    const pausing = { name: 'claim', remove: opening, replacement: `${pauseAt(72)} ${opening}` }
+    const pausing = { name: 'claim', point: 'freeing', insertion: pauseAt(72) }
     const settle = (on: TestClient) =>
       on.query('select longshore.settle_and_claim($1, $2, $3, null, null, 5)', [
         worker.id,

@@ -1,6 +1,7 @@
 /** As `plans.test.ts`, for groups: whatever the planner believes, nothing reads more than the groups that it is about. */
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newJobId } from '../../src/index.ts'
+import { claimedRows } from '../support/by-hand.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
 import { believeEmpty, explained, type PlanNode, startExplaining } from '../support/explain.ts'
 
@@ -94,7 +95,7 @@ const call = async (text: string, values: unknown[]) => {
 }
 
 const claim = async (jobs: number) => {
-  const claimed = await call('select * from longshore.claim($1, $2)', [workerId, jobs])
+  const claimed = await call(claimedRows('select * from longshore.claim($1, $2)'), [workerId, jobs])
   expect(claimed).toHaveLength(jobs)
   return claimed.sort((a, b) => (String(a['id']) < String(b['id']) ? -1 : 1))
 }

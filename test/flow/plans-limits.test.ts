@@ -3,6 +3,7 @@
  * of any table than it needs, however many jobs, keys and closed lanes there are.
  */
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { claimedRows } from '../support/by-hand.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
 import { believeEmpty, explained, type Plan, type PlanNode, startExplaining } from '../support/explain.ts'
 
@@ -135,7 +136,7 @@ function expectBounded(most: number, among: readonly string[] = TABLES): void {
 const claim = async (worker: number, limit = BATCH) => {
   plans = []
   const { rows } = await client.query(
-    'select * from longshore.claim($1, $2) where id is not null order by id',
+    `select * from (${claimedRows('select * from longshore.claim($1, $2)')}) c order by id`,
     [worker, limit],
   )
   return rows as { id: string; lease_token: string }[]
@@ -210,7 +211,7 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
           plans = []
           const ids = [...ended.ids].sort()
           const { rows } = await client.query(
-            'select ids, lease_token, busy, lost, refused from longshore.settle_and_claim($1, $2, $3, null, null, $4, $5, $6)',
+            "select ids, split_part(lease_tokens, '*', 1) as lease_token, busy, lost, refused from longshore.settle_and_claim($1, $2, $3, null, null, $4, $5, $6)",
             [
               keyed,
               ids,

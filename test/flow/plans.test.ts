@@ -4,6 +4,7 @@
  */
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newJobId } from '../../src/index.ts'
+import { claimedRows } from '../support/by-hand.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
 import { believeEmpty, explained, type PlanNode, startExplaining } from '../support/explain.ts'
 
@@ -75,6 +76,7 @@ function expectBounded(most: number): void {
   }
 }
 
+const CLAIM = claimedRows('select * from longshore.claim($1, $2)')
 const call = async (text: string, values: unknown[]) => {
   plans = []
   return (await client.query(text, values)).rows as Record<string, unknown>[]
@@ -85,7 +87,7 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
   mode => {
     it('[C10] claim from one lane reads its head through the ready index, whatever stands in the lanes of others', () =>
       explained(client, mode, async () => {
-        expect(await call('select * from longshore.claim($1, $2)', [workerId, BATCH])).toHaveLength(BATCH)
+        expect(await call(CLAIM, [workerId, BATCH])).toHaveLength(BATCH)
         expect(readsOf('jobs').map(node => node['Index Name'])).toContain('jobs_ready')
         expectBounded(BATCH)
       }))
@@ -124,16 +126,14 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
 
     it('claim from several lanes reads the head of each', () =>
       explained(client, mode, async () => {
-        expect(await call('select * from longshore.claim($1, $2)', [manyLanesWorkerId, BATCH])).toHaveLength(
-          BATCH,
-        )
+        expect(await call(CLAIM, [manyLanesWorkerId, BATCH])).toHaveLength(BATCH)
         expect(readsOf('jobs').map(node => node['Index Name'])).toContain('jobs_ready')
         expectBounded(BATCH * 4)
       }))
 
     it('settle goes by the primary key', () =>
       explained(client, mode, async () => {
-        const claimed = await call('select * from longshore.claim($1, $2)', [workerId, BATCH])
+        const claimed = await call(CLAIM, [workerId, BATCH])
         const sorted = claimed.sort((a, b) => (String(a['id']) < String(b['id']) ? -1 : 1))
         const ids = sorted.map(job => job['id'])
         const tokens = sorted.map(job => job['lease_token'])
@@ -157,7 +157,7 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
 
     it('settle of failures, retries and releases goes by the primary key', () =>
       explained(client, mode, async () => {
-        const claimed = await call('select * from longshore.claim($1, 30)', [workerId])
+        const claimed = await call(CLAIM, [workerId, 30])
         const others = claimed.map((job, n) => ({
           id: job['id'],
           token: job['lease_token'],
@@ -207,10 +207,11 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
           "select id from longshore.jobs where lane = $1 and state = 'ready' order by id desc limit $2",
           [lanes[0], BATCH],
         )
-        const claimed = await call(
-          "select * from longshore.claim_these($1, $2, $3) where answer = 'claimed'",
-          [workerId, named.map(job => job['id']), [lanes[0]]],
-        )
+        const claimed = await call(claimedRows('select * from longshore.claim($1, 1, $2, $3)'), [
+          workerId,
+          named.map(job => job['id']),
+          [lanes[0]],
+        ])
         expect(claimed).toHaveLength(BATCH)
         expect(readsOf('jobs').length).toBeGreaterThan(0)
         expectBounded(BATCH)

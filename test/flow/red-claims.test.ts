@@ -20,114 +20,61 @@ const AT_BARRIER = `pg_advisory_xact_lock_shared(${BARRIER}) is not null`
 
 type Claim = (worker: number, ids: readonly string[], client?: TestClient) => Promise<string[]>
 const asking =
-  (text: string, values: (worker: number, ids: readonly string[]) => unknown[]): Claim =>
+  (call: string, values: (worker: number, ids: readonly string[]) => unknown[]): Claim =>
   async (worker, ids, client) => {
-    const sql = `select coalesce(string_agg(c.ids::text, ','), '') as ids from (${text}) c`
+    const sql = `select ids from longshore.${call}`
     const [row] = client
-      ? (await client.query<{ ids: string }>(sql, values(worker, ids))).rows
-      : await database.rows<{ ids: string }>(sql, values(worker, ids))
-    return row?.ids ? row.ids.split(',') : []
+      ? (await client.query<{ ids: string | null }>(sql, values(worker, ids))).rows
+      : await database.rows<{ ids: string | null }>(sql, values(worker, ids))
+    return row?.ids?.split(',') ?? []
   }
-const LANES = 'array(select distinct lane from longshore.jobs)'
 /** From the head of its lanes. */
-const claim = asking("select id as ids from longshore.claim($1, 5) where answer = 'claimed'", worker => [
-  worker,
-])
-const claimPlain = asking(
-  "select ids from longshore.settle_and_claim($1, '{}', '{}', null, null, 5)",
-  worker => [worker],
-)
+const claim = asking('claim($1, 5)', worker => [worker])
 /** What Redis names. */
-const claimThese = asking(
-  `select id as ids from longshore.claim_these($1, $2, ${LANES}) where answer = 'claimed'`,
-  (worker, ids) => [worker, ids],
-)
 const claimNamed = asking(
-  `select ids from longshore.settle_and_claim($1, '{}', '{}', null, null, 5, $2, ${LANES})`,
+  'claim($1, 5, $2, array(select distinct lane from longshore.jobs))',
   (worker, ids) => [worker, ids],
 )
 
 interface Way {
   way: string
-  name: string
   claim: Claim
   /** Of its worker; the job is of the first. */
   tasks: string[]
   /** Without looking at the state. */
   stateless: Weakness[]
-  token: string
   /** How another gets hold of the job before. */
   other: Claim
 }
-const NEW_TOKEN = "lease_token = (select nextval('longshore.lease_tokens'))"
-const NAMED = "j.state::text = 'ready' and j.lane = any"
-const MERGED = {
-  name: 'merge_heads',
-  remove: " and j.state = 'ready' and (j.score",
-  replacement: ' and (j.score',
-}
+const STILL_READY = 'still-ready'
+const MERGED: Weakness[] = [
+  { name: 'merge_lanes', guard: 'ready' },
+  { name: 'lock_jobs', guard: STILL_READY },
+]
+const NAMED: Weakness[] = [{ name: 'claim_these', guard: STILL_READY }]
 const ways: Way[] = [
   {
     way: 'from the one lane of a worker',
-    name: 'claim_plain',
-    claim: claimPlain,
-    tasks: ['one'],
-    stateless: [{ name: 'claim_plain', remove: " and j.state = 'ready'" }],
-    token: NEW_TOKEN,
-    other: claim,
-  },
-  {
-    way: 'of what Redis names',
-    name: 'claim_plain',
-    claim: claimNamed,
-    tasks: ['one'],
-    stateless: [{ name: 'claim_plain', remove: NAMED, replacement: 'j.lane = any' }],
-    token: `${NEW_TOKEN}\n    where j.ctid = any (array(select f`,
-    other: claim,
-  },
-  {
-    way: 'from several lanes',
-    name: 'claim_merged',
     claim,
-    tasks: ['one', 'two'],
-    stateless: [MERGED, { name: 'claim_merged', remove: NAMED, replacement: 'j.lane = any' }],
-    token: 'lease_token = v_token',
-    other: claimThese,
+    tasks: ['one'],
+    stateless: [{ name: 'claim', guard: STILL_READY }],
+    other: claimNamed,
   },
-  {
-    way: 'from one lane under a limit',
-    name: 'claim_limited_lane',
-    claim,
-    tasks: ['limited'],
-    stateless: [{ name: 'claim_limited_lane', remove: " and j.state = 'ready'", isEverywhere: true }],
-    token: NEW_TOKEN,
-    other: claimThese,
-  },
+  { way: 'from several lanes', claim, tasks: ['one', 'two'], stateless: MERGED, other: claimNamed },
+  { way: 'from one lane under a limit', claim, tasks: ['limited'], stateless: MERGED, other: claimNamed },
   {
     way: 'from several lanes beside a limit',
-    name: 'claim_limited',
     claim,
     tasks: ['limited', 'two'],
-    stateless: [MERGED, { name: 'claim_limited', remove: NAMED, replacement: 'j.lane = any' }],
-    token: 'lease_token = v_token',
-    other: claimThese,
+    stateless: MERGED,
+    other: claimNamed,
   },
-  {
-    way: 'of what Redis names, beside a settle',
-    name: 'claim_these',
-    claim: claimThese,
-    tasks: ['one'],
-    stateless: [{ name: 'claim_these', remove: NAMED, replacement: 'j.lane = any', isEverywhere: true }],
-    token: 'lease_token = v_token',
-    other: claim,
-  },
+  { way: 'of what Redis names', claim: claimNamed, tasks: ['one'], stateless: NAMED, other: claim },
   {
     way: 'of what Redis names under a limit',
-    name: 'claim_these',
-    claim: claimThese,
+    claim: claimNamed,
     tasks: ['limited'],
-    stateless: [{ name: 'claim_these', remove: NAMED, replacement: 'j.lane = any', isEverywhere: true }],
-    token: 'lease_token = v_token',
+    stateless: NAMED,
     other: claim,
   },
 ]
@@ -162,36 +109,25 @@ const whileFound = async (
   return got
 }
 
-/** What a claim has found, it changes at the very place where it found it, and where the state is still the same. */
-const placed: { name: string; claim: Claim; other: Claim; found: string; from: string }[] = [
-  {
-    name: 'claim_plain',
-    claim: claimPlain,
-    other: claim,
-    found: 'h',
-    from: "j.lane = v_lanes[1] and j.state = 'ready'",
-  },
-  {
-    name: 'claim_plain',
-    claim: claimNamed,
-    other: claim,
-    found: 'f',
-    from: "j.id = any (p_these) and j.state::text = 'ready'",
-  },
+/** Where each way has its snapshot, and has not locked the job yet. */
+const readings: { way: string; claim: Claim; other: Claim; tasks: string[]; name: string }[] = [
+  { way: 'one lane', claim, other: claimNamed, tasks: ['one'], name: 'claim' },
+  { way: 'several lanes', claim, other: claimNamed, tasks: ['one', 'two'], name: 'lock_jobs' },
+  { way: 'named', claim: claimNamed, other: claim, tasks: ['one'], name: 'claim_these' },
 ]
 
+/** A row that has changed since it was found is not at its place any more either. */
+const ANYWHERE: Weakness = {
+  name: 'lock_jobs',
+  guard: 'same-place',
+  replacement: 'j.id = any (array(select o.id from longshore.jobs o where o.ctid = any (p_rows)))',
+}
+
 const functions = [
-  ['claim_plain', claimPlain],
-  ['claim_plain', claimNamed],
-  ['claim', claim],
-  ['claim_these', claimThese],
+  ['one lane', claim],
+  ['named', claimNamed],
 ] as const
-const CONDITIONS = [
-  'l.task = any (w.tasks) and ',
-  ' and l.tag = any (w.tags)',
-  'l.constraint_tag = any (w.constraint_tags) and ',
-  ' and l.queue = any (w.queues)',
-]
+const CONDITIONS = ['task', 'tag', 'constraints', 'queue'] as const
 
 describe('a claim', () => {
   it.each(byWay)(
@@ -211,31 +147,13 @@ describe('a claim', () => {
       }),
   )
 
-  it.each(placed)('[C8] hands over a job once that another claims in the same moment ($name, case %#)', way =>
+  it.each(readings)('[C8] hands over a job once that another claims in the same moment ($way)', way =>
     check({
-      rule: 'the state, and the place of the row',
-      given: [{ name: way.name, remove: way.from, replacement: `${way.from} and ${AT_BARRIER}` }],
-      without: [
-        {
-          name: way.name,
-          remove: `${way.from} and ${AT_BARRIER}`,
-          replacement: `${way.from.replace(/ and .*/, '')} and ${AT_BARRIER}`,
-        },
-        // Whoever waits for a lock gets the newest version of the row, which its own statement does not see yet.
-        {
-          name: way.name,
-          remove: 'select j.ctid from',
-          replacement: 'select j.id as ctid from',
-          isEverywhere: true,
-        },
-        {
-          name: way.name,
-          remove: `j.ctid = any (array(select ${way.found}.ctid`,
-          replacement: `j.id = any (array(select ${way.found}.ctid`,
-        },
-      ],
+      rule: 'the state, looked at again under the lock',
+      given: [{ name: way.name, point: 'reading', insertion: `and ${AT_BARRIER}` }],
+      without: [{ name: way.name, guard: STILL_READY }, ...(way.name === 'lock_jobs' ? [ANYWHERE] : [])],
       happens: async () => {
-        await whileFound({ ...way, tasks: ['one'] }, async ({ job }) => {
+        await whileFound(way, async ({ job }) => {
           expect(await way.other((await workByHand(database, ['one'])).id, [job.id])).toEqual([job.id])
         })
       },
@@ -243,43 +161,33 @@ describe('a claim', () => {
     }),
   )
 
-  it.each([
-    ['claim_plain', claimNamed, ['one'], `${NAMED} (v_lanes)\n    for`],
-    ['claim_these', claimThese, ['one'], `${NAMED} (v_lanes)`],
-    ['claim_these', claimThese, ['limited'], `${NAMED} (v_lanes)`],
-  ] as const)(
-    '[C6] hands over no job that has left the lane in which Redis believes it (%s, case %#)',
-    (name, claim, tasks, lock) =>
+  it.each([[['one']], [['limited']]])(
+    '[C6] hands over no job that has left the lane in which Redis believes it (%s)',
+    tasks =>
       check({
         rule: 'the lane in the compare-and-set of a claim',
-        without: {
-          name,
-          remove: lock,
-          replacement: lock.replace(' and j.lane = any (v_lanes)', ''),
-          isEverywhere: true,
-        },
+        without: { name: 'claim_these', guard: 'named-lane' },
         happens: async () => {
           const { producer, job } = await prepare(tasks)
+          const lanes = await database.rows<{ lane: number }>('select distinct lane from longshore.jobs')
           await producer.enqueue(tasks[0] === 'one' ? one : limited, 'in its place')
           await producer.change(job, { constraints: { gpu: 'a100' } })
-          const got = await claim((await workByHand(database, [...tasks])).id, [job.id])
+          const believed = asking('claim($1, 5, $2, $3)', (worker, ids) => [
+            worker,
+            ids,
+            lanes.map(({ lane }) => lane),
+          ])
+          const got = await believed((await workByHand(database, [...tasks])).id, [job.id])
           if (got.length > 0) return 'a worker without the property got the job'
         },
         tells: /a worker without the property got the job/,
       }),
   )
 
-  it.each(byWay)('[X4] %s gives each run a token of its own', (_, { name, claim, tasks, token }) =>
+  it.each(byWay)('[X4] %s gives each run a token of its own', (_, { claim, tasks }) =>
     check({
       rule: 'a new lease token with each claim',
-      without: {
-        name,
-        remove: token,
-        replacement: token.replace(
-          /lease_token = (\(select nextval\('longshore.lease_tokens'\)\)|v_token)/,
-          'lease_token = j.lease_token',
-        ),
-      },
+      without: { name: 'hand_over', guard: 'new-token', replacement: 'j.lease_token' },
       happens: async () => {
         const { job } = await prepare(tasks)
         const worker = await workByHand(database, tasks)
@@ -289,16 +197,26 @@ describe('a claim', () => {
     }),
   )
 
-  it.each([
-    ['claim_merged', ['one', 'two'], 'v_depth := 2 * v_depth;'],
-    ['claim_limited', ['one', 'limited'], 'v_tried := v_tried || v_all_short;'],
-  ] as const)(
-    '[X4] that looks further gives no lower token than a run had that began and was given back meanwhile, and asks for more (%s)',
-    (name, tasks, further) =>
+  it.each([[['one', 'two']], [['one', 'limited']]])(
+    '[X4] that looks further gives no lower token than a run had that began and was given back meanwhile (%s)',
+    tasks =>
       check({
-        rule: 'the token in the compare-and-set of a claim',
-        given: [{ name, remove: further, replacement: `${further} ${pauseAt(BARRIER)}` }],
-        without: { name, remove: 'and j.lease_token < v_token' },
+        rule: 'the token is drawn under the lock of the job',
+        // The second look of a claim whose first found all jobs held.
+        given: [{ name: 'claim_lanes', point: 'further', insertion: pauseAt(BARRIER) }],
+        without: [
+          {
+            name: 'claim_lanes',
+            point: 'begin',
+            insertion: "perform set_config('test.token', nextval('longshore.lease_tokens')::text, true);",
+          },
+          {
+            name: 'hand_over',
+            guard: 'new-token',
+            replacement:
+              "coalesce(nullif(current_setting('test.token', true), '')::bigint, nextval('longshore.lease_tokens'))",
+          },
+        ],
         happens: async () => {
           const { producer, job } = await prepare(tasks)
           const others = await producer.enqueueMany(one, [2, 3, 4, 5])
@@ -310,36 +228,31 @@ describe('a claim', () => {
           const worker = await workByHand(database, [...tasks])
           const { open } = await barrier(BARRIER)
           const client = await begin()
-          const answers = underWay(client.query('select id, answer from longshore.claim($1, 5)', [worker.id]))
+          const claimed = underWay(claim(worker.id, [], client))
           await waitsForLock(database, client)
-          const other = await workByHand(database, [tasks[0]])
-          expect(await claimThese(other.id, [last.id])).toEqual([last.id])
-          const [run] = await database.rows<{ token: string }>(
-            'select lease_token::text as token from longshore.jobs where id = $1',
-            [last.id],
+          const other = await workByHand(database, [tasks[0] as string])
+          const [run] = await database.rows<{ ids: string; lease_tokens: string }>(
+            'select ids, lease_tokens from longshore.claim($1, 5, $2, array(select distinct lane from longshore.jobs))',
+            [other.id, [last.id]],
           )
-          await other.settleOthers([{ id: last.id, token: run?.token, outcome: 'released' }])
+          expect(run?.ids).toBe(last.id)
+          const token = run?.lease_tokens.split('*')[0]
+          await other.settleOthers([{ id: last.id, token, outcome: 'released' }])
           await open()
-          const { rows } = await answers
+          await claimed
           await client.query('commit')
           await holder.query('rollback')
-          const isGiven = rows.some(row => row.id === last.id)
-          if (!isGiven) expect(rows).toEqual([{ id: null, answer: 'more' }])
         },
         tells: /^3: .* it was claimed with token \d+ after token \d+/m,
       }),
   )
 
   it.each(functions)(
-    '[S7] holds its worker until the commit: no rescue misses what it hands over (%s, case %#)',
-    (name, claim) =>
+    '[S7] holds its worker until the commit: no rescue misses what it hands over (%s)',
+    (_, claim) =>
       check({
         rule: 'the lock of the worker',
-        without: {
-          name,
-          remove: "if not pg_try_advisory_xact_lock_shared(hashtext('longshore.worker'), p_worker) then",
-          replacement: 'if false then',
-        },
+        without: { name: 'claim', guard: 'worker-lock', replacement: 'true' },
         happens: async () => {
           const { job } = await prepare(['one'])
           const worker = await workByHand(database, ['one'])
@@ -353,10 +266,13 @@ describe('a claim', () => {
       }),
   )
 
-  it.each(functions)('[S7] hands nothing to a worker that is taken for dead (%s, case %#)', (name, claim) =>
+  it.each(functions)('[S7] hands nothing to a worker that is taken for dead (%s)', (_, claim) =>
     check({
       rule: 'the worker of a claim is alive',
-      without: { name, remove: ' and w.dead_at is null', isEverywhere: true },
+      without: [
+        { name: 'claim', guard: 'alive' },
+        { name: 'claim_these', guard: 'alive' },
+      ],
       happens: async () => {
         const { producer } = await prepare(['one'])
         const worker = await workByHand(database, ['one'])
@@ -371,25 +287,23 @@ describe('a claim', () => {
     }),
   )
 
-  it.each(
-    functions.flatMap(([name, claim]) =>
-      CONDITIONS.map(condition => [name, condition.replace(/^ and | and $/, ''), condition, claim] as const),
-    ),
-  )('[C6] of %s asks again what the worker may run: %s (case %#)', (name, _, condition, claim) =>
-    check({
-      rule: 'a claim asks for everything again',
-      without: { name, remove: condition, isEverywhere: true },
-      happens: async () => {
-        const job = await deployment.producer().enqueue(one, 1, {
-          tag: condition.includes('tag = any (w.tags)') ? 'other' : 'default',
-          queue: condition.includes('queue') ? 'other' : 'default',
-          constraints: condition.includes('constraint') ? { gpu: 'a100' } : {},
-        })
-        const worker = await workByHand(database, [condition.includes('task') ? 'two' : 'one'])
-        if ((await claim(worker.id, [job.id])).length > 0) return 'it got a job that it may not run'
-      },
-      tells: /it got a job that it may not run/,
-    }),
+  it.each(functions.flatMap(([way, claim]) => CONDITIONS.map(condition => [way, condition, claim] as const)))(
+    '[C6] (%s) asks again what the worker may run: %s',
+    (_, condition, claim) =>
+      check({
+        rule: 'a claim asks for everything again',
+        without: { name: 'worker_lanes', guard: condition, replacement: 'true' },
+        happens: async () => {
+          const job = await deployment.producer().enqueue(one, 1, {
+            tag: condition === 'tag' ? 'other' : 'default',
+            queue: condition === 'queue' ? 'other' : 'default',
+            constraints: condition === 'constraints' ? { gpu: 'a100' } : {},
+          })
+          const worker = await workByHand(database, [condition === 'task' ? 'two' : 'one'])
+          if ((await claim(worker.id, [job.id])).length > 0) return 'it got a job that it may not run'
+        },
+        tells: /it got a job that it may not run/,
+      }),
   )
 })
 

@@ -211,7 +211,7 @@ describe('the relay is told by the transaction itself of', () => {
       rule: 'an outbox row names the limit',
       without: {
         name: 'open_limits',
-        remove: "perform longshore.note_changes(p_limits => v_opened) where v_opened <> '{}';",
+        guard: 'tell-relay',
       },
       happens: async () => {
         await database.rows("update longshore.settings set dispatch = 'redis'")
@@ -335,7 +335,7 @@ describe('a worker that sleeps is woken by', () => {
       rule: 'a bell for a slot',
       without: {
         name: 'reopen',
-        remove: 'longshore.ring_limits(longshore.open_limits(p_limits))',
+        guard: 'ring',
         replacement: 'longshore.open_limits(p_limits)',
       },
       happens: async () => {

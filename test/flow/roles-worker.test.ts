@@ -59,7 +59,7 @@ async function register(user: User, tasks: string[]): Promise<Life> {
   return { id: (await one(user, text, [tasks, secret])) as number, secret }
 }
 const CLAIM =
-  "select ids, lease_token from longshore.settle_and_claim($1, '{}', '{}', null, null, 1, p_secret => $2)"
+  "select ids, split_part(lease_tokens, '*', 1) as lease_token from longshore.settle_and_claim($1, '{}', '{}', null, null, 1, p_secret => $2)"
 /** What it runs then. */
 async function claim(user: User, { id, secret }: Life): Promise<{ job: string; token: string }> {
   const [row] = await rows(user, CLAIM, [id, secret])

@@ -29,8 +29,8 @@ const direct: Fault[] = [
     weaknesses: [
       {
         name: 'settle_and_claim',
-        remove: 'perform longshore.reopen(longshore.free_slots(v_lanes, v_slots, v_key_slots));',
-        replacement: 'null;',
+        guard: 'free-slots',
+        replacement: 'false',
       },
     ],
     problem: /claims|5: /,
@@ -71,8 +71,8 @@ const direct: Fault[] = [
   {
     fault: 'a worker that is taken for dead claims',
     weaknesses: [
-      { name: 'claim', remove: ' and w.dead_at is null', isEverywhere: true },
-      { name: 'claim_plain', remove: ' and w.dead_at is null', isEverywhere: true },
+      { name: 'claim', guard: 'alive' },
+      { name: 'claim_these', guard: 'alive' },
     ],
     problem: /claims|dead/,
   },
@@ -81,13 +81,7 @@ const direct: Fault[] = [
 const throughRedis: Fault[] = [
   {
     fault: 'a job that Redis names is claimed, whatever its state',
-    weaknesses: [
-      {
-        name: 'claim_plain',
-        remove: "where j.id = any (p_these) and j.state::text = 'ready' and j.lane",
-        replacement: 'where j.id = any (p_these) and j.lane',
-      },
-    ],
+    weaknesses: [{ name: 'claim_these', guard: 'still-ready' }],
     problem: /claims|violates check constraint/,
   },
   {

@@ -14,6 +14,18 @@ export interface Settling {
   token: string
 }
 
+/** The jobs of a claim as rows: `call` selects from `longshore.claim` or `settle_and_claim`, whose answer is one row of joined texts. */
+export const claimedRows = (call: string): string => `
+  select u.id::uuid, split_part(t.tokens, ',', u.no::int) as lease_token, u.attempts::int, u.score, u.payload::jsonb
+  from (${call}) c
+  cross join lateral (
+    select string_agg(repeat(split_part(r.run, '*', 1) || ',', split_part(r.run, '*', 2)::int), '' order by r.no) as tokens
+    from unnest(string_to_array(c.lease_tokens, ',')) with ordinality as r(run, no)
+  ) t
+  cross join lateral unnest(string_to_array(c.ids, ','), string_to_array(c.attempts, ','), string_to_array(c.scores, ','),
+    string_to_array(c.payloads, E'\\n')) with ordinality as u(id, attempts, score, payload, no)
+  order by u.no`
+
 interface Client {
   query(text: string, values: unknown[]): Promise<{ rows: unknown[] }>
 }
@@ -47,15 +59,11 @@ export async function workByHand(
   return {
     id,
     claim: (limit: number, client?: Client) =>
-      on<Claimed>(client, 'select * from longshore.claim($1, $2) where id is not null', [id, limit]),
+      on<Claimed>(client, claimedRows('select * from longshore.claim($1, $2)'), [id, limit]),
     /** What the claim says beside its jobs: dead, busy, more, full, or nothing. */
     answer: async (limit: number, client?: Client) =>
-      (
-        await on<{ answer: string }>(client, 'select answer from longshore.claim($1, $2) where id is null', [
-          id,
-          limit,
-        ])
-      )[0]?.answer,
+      (await on<{ wait: string | null }>(client, 'select wait from longshore.claim($1, $2)', [id, limit]))[0]
+        ?.wait ?? undefined,
     /** Successes; answers only for what was not settled. */
     settle: (jobs: Settling[], client?: Client, results: object | null = null) => {
       const sorted = [...jobs].sort((a, b) => (a.id < b.id ? -1 : 1))

@@ -181,6 +181,7 @@ const TABLES = [
   'longshore.limits',
   'longshore.slot_groups',
   'longshore.lane_heads',
+  'longshore.limit_waiters',
   'longshore.lanes',
   'longshore.outbox',
   'longshore.relayed',

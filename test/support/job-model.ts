@@ -121,10 +121,13 @@ export class JobModel {
     return beside.length < all && isRoomOfKey
   }
 
-  claim(ids: readonly string[], worker: number, token: string): void {
-    if (BigInt(token) <= this.#lastToken) throw new Error(`token ${token} was given after ${this.#lastToken}`)
-    this.#lastToken = BigInt(token)
-    for (const id of ids) {
+  /** A call may hand jobs over in several steps, each with a new token. */
+  claim(claimed: readonly { id: string; token: string }[], worker: number): void {
+    const before = this.#lastToken
+    for (const { id, token } of claimed) {
+      if (BigInt(token) < this.#lastToken || BigInt(token) === before)
+        throw new Error(`token ${token} was given after ${this.#lastToken}`)
+      this.#lastToken = BigInt(token)
       const job = this.get(id)
       if (job.state !== 'ready') throw new Error(`job ${id} was claimed, and is ${job.state}`)
       Object.assign(job, { state: 'running', worker, token, attempts: job.attempts + 1 })

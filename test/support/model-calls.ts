@@ -90,8 +90,10 @@ async function checkAnswer(world: World, call: Call, answer: Exchange): Promise<
   const isCutShort = !named && (answer.wait === 'more' || answer.wait === 'busy')
   same(`worker ${by.id} claims`, claimed, isCutShort ? could.slice(0, claimed.length) : could)
   same('it is dead', answer.wait === 'dead', isAsking && !model.workers.has(by.id))
-  const [first] = answer.claimed
-  if (first) model.claim(claimed, by.id, first.leaseToken)
+  model.claim(
+    answer.claimed.map(job => ({ id: job.id, token: job.leaseToken })),
+    by.id,
+  )
 
   const refused = named?.ids.flatMap(id => {
     const job = model.get(id)

@@ -154,6 +154,7 @@ const TABLES = [
   'limits',
   'slot_groups',
   'lane_heads',
+  'limit_waiters',
   'tasks',
   'outbox',
   'relayed',

@@ -8,7 +8,7 @@ import { inSchema } from '../../src/postgres/schema-name.ts'
 import type { TestDatabase } from './database.ts'
 
 /** A function or view of the schema, by its name, with one change. */
-export type Weakness = WithoutGuard | WithInsertion | WithSetting | WithOtherCall | WithoutText
+export type Weakness = WithoutGuard | WithInsertion | WithSetting | WithOtherCall
 
 /** Without what stands between `/* guard: x *\/` and `/* end x *\/`, wherever that is in the function. */
 export interface WithoutGuard {
@@ -37,15 +37,6 @@ export interface WithOtherCall {
   name: string
   call: string
   other: string
-}
-
-/** Without a piece of its text: for claims and slots only; goes with them. */
-export interface WithoutText {
-  name: string
-  remove: string
-  replacement?: string
-  /** Wherever it stands in the function, not only where it stands first. */
-  isEverywhere?: boolean
 }
 
 const FUNCTIONS = new URL('../../migrations/functions/', import.meta.url)
@@ -88,12 +79,8 @@ function weaken(sql: string, weakness: Change): string {
     return sql.replaceAll(`/* point: ${point} */`, () => insertion)
   }
   if ('call' in weakness) return sql.replaceAll(`longshore.${weakness.call}(`, `longshore.${weakness.other}(`)
-  if ('setting' in weakness) {
-    const { setting, value } = weakness
-    return sql.replace(new RegExp(`^set ${setting} = .*$`, 'm'), () => `set ${setting} = '${value}'`)
-  }
-  const { remove, replacement = '', isEverywhere = false } = weakness
-  return isEverywhere ? sql.replaceAll(remove, () => replacement) : sql.replace(remove, () => replacement)
+  const { setting, value } = weakness
+  return sql.replace(new RegExp(`^set ${setting} = .*$`, 'm'), () => `set ${setting} = '${value}'`)
 }
 
 /** Run `work` while the guard is gone. */

@@ -1,9 +1,10 @@
--- The hot functions as they would be if there were no limits: what `concurrency-baseline` compares with. The usual
--- claim reads no limits and no heads of keys; settle looks for no slots. Everything else is as in migrations/functions/.
-create or replace function longshore.claim_plain(
-  p_worker int, p_limit int, p_these uuid[], p_lanes int[], p_from bigint,
-  out is_done boolean, out lease_token bigint, out ids text, out lanes text, out attempts text, out max_attempts text,
-  out scores text, out created_at text, out payloads text, out alone text, out refused text
+-- The hot functions as they would be if there were no limits: what `concurrency-baseline` compares with. A claim
+-- reads no limits and no heads of keys; settle looks for no slots. Everything else is as in migrations/functions/.
+create or replace function longshore.claim(
+  p_worker int, p_limit int, p_these uuid[] default null, p_lanes int[] default null, p_from bigint default null,
+  p_held_lanes int[] default null, p_held_slots smallint[] default null, p_held_key_slots smallint[] default null,
+  out wait text, out refused text, out lease_tokens text, out ids text, out lanes text, out attempts text,
+  out max_attempts text, out scores text, out created_at text, out payloads text, out alone text
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -15,88 +16,37 @@ as $$
 #variable_conflict use_column
 declare
   v_lanes int[];
+  v_rows tid[];
   v_claimed int;
   v_from bigint := coalesce(p_from, 0);
 begin
-  -- As in claim.
   if not pg_try_advisory_xact_lock_shared(hashtext('longshore.worker'), p_worker) then
+    wait := 'busy';
     return;
   end if;
+  select array_agg(l.lane) into v_lanes
+  from longshore.worker_lanes l
+  where l.worker_id = p_worker and l.dead_at is null and l.concurrency_key = '';
   if p_these is null then
-    select array_agg(l.id) into v_lanes
-    from longshore.workers w
-    join longshore.lanes l on l.task = any (w.tasks) and l.tag = any (w.tags)
-      and l.constraint_tag = any (w.constraint_tags) and l.queue = any (w.queues) and l.concurrency_key = ''
-    where w.id = p_worker and w.dead_at is null;
-    if cardinality(v_lanes) is distinct from 1 then
-      return;
-    end if;
-    with head as materialized (
+    v_rows := array(
       select j.ctid from longshore.jobs j
       where j.lane = v_lanes[1] and j.state = 'ready' and j.score >= v_from
       order by j.score, j.id
       limit p_limit
-      for no key update skip locked
-    ), claimed as (
-      update longshore.jobs j
-      set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
-        lease_token = (select nextval('longshore.lease_tokens'))
-      where j.ctid = any (array(select h.ctid from head h))
-      returning j.id, j.lane, j.lease_token, j.attempts, j.max_attempts, j.rescues, j.score, j.created_at, j.payload
-    )
-    select max(c.lease_token), string_agg(c.id::text, ','), max(c.lane)::text, string_agg(c.attempts::text, ','),
-      string_agg(c.max_attempts::text, ','), string_agg(c.score::text, ','), string_agg(c.created_at::text, ','),
-      string_agg(case when octet_length(c.payload) > 65536 then '' else c.payload end, E'\n'),
-      string_agg(c.id::text, ',') filter (where c.rescues >= 2)
-    into lease_token, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone
-    from (
-      select c.id, c.lane, c.lease_token, c.attempts, c.max_attempts, c.rescues, c.score, c.created_at,
-        c.payload::text as payload
-      from claimed c order by c.score, c.id
-    ) c;
-    is_done := true;
-    return;
+      for no key update skip locked);
+  else
+    v_rows := array(
+      select j.ctid from longshore.jobs j
+      where j.id = any (p_these) and j.state::text = 'ready' and j.lane = any (v_lanes)
+      order by j.score, j.id
+      for no key update skip locked);
   end if;
-
-  select array_agg(l.id) into v_lanes
-  from longshore.workers w
-  join longshore.lanes l on l.id = any (p_lanes) and l.task = any (w.tasks) and l.tag = any (w.tags)
-    and l.constraint_tag = any (w.constraint_tags) and l.queue = any (w.queues)
-  where w.id = p_worker and w.dead_at is null;
-  if v_lanes is null then
-    return;
-  end if;
-  with free as materialized (
-    -- The state as a text, so that the ready index does not offer itself.
-    select j.ctid from longshore.jobs j
-    where j.id = any (p_these) and j.state::text = 'ready' and j.lane = any (v_lanes)
-    for no key update skip locked
-  ), claimed as (
-    update longshore.jobs j
-    set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
-      lease_token = (select nextval('longshore.lease_tokens'))
-    where j.ctid = any (array(select f.ctid from free f))
-    returning j.id, j.lane, j.lease_token, j.attempts, j.max_attempts, j.rescues, j.score, j.created_at, j.payload
-  )
-  select max(c.lease_token), string_agg(c.id::text, ','),
-    case when min(c.lane) = max(c.lane) then max(c.lane)::text else string_agg(c.lane::text, ',') end,
-    string_agg(c.attempts::text, ','), string_agg(c.max_attempts::text, ','), string_agg(c.score::text, ','),
-    string_agg(c.created_at::text, ','),
-    string_agg(case when octet_length(c.payload) > 65536 then '' else c.payload end, E'\n'),
-    string_agg(c.id::text, ',') filter (where c.rescues >= 2), count(*)
-  into lease_token, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone, v_claimed
-  from (
-    select c.id, c.lane, c.lease_token, c.attempts, c.max_attempts, c.rescues, c.score, c.created_at,
-      c.payload::text as payload
-    from claimed c order by c.score, c.id
-  ) c;
+  select h.* into v_claimed, lease_tokens, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone
+  from longshore.hand_over(p_worker, v_rows, null, null, v_lanes[1]) h;
   if v_claimed < cardinality(p_these) then
-    select string_agg(
-      concat_ws(' ', j.id, case when j.lane <> all (v_lanes) then 'moved' else 'busy' end, j.lane, j.score, j.lease_token), ',')
-    into refused
+    select string_agg(concat_ws(' ', j.id, 'busy', j.lane, j.score, j.lease_token), ',') into refused
     from longshore.jobs j where j.id = any (p_these) and j.state::text = 'ready';
   end if;
-  is_done := true;
 end
 $$;
 

@@ -1,22 +1,15 @@
--- Hand over these ready jobs, which Redis named, as far as the worker may run them and limits allow. Everything is checked
--- here: a job that Redis named wrongly is refused. As claim, it never waits. p_lanes: the lanes that Redis believes them in.
--- Answers for each that is ready and not handed over, with its true place: `busy` (somebody holds it), `full` (no slot is
--- free), `moved` (it is in a lane that this worker may not serve, or that Redis did not name). What is not answered for is gone.
--- A row without an id answers for the whole claim: `dead`.
---
--- p_held_…: slots of runs that this transaction has ended, see settle.
+-- The part of claim for jobs that Redis named: hand over those that the worker may run, as far as limits allow. p_lanes: the lanes in
+-- which Redis believes them. Everything is checked here: a job that Redis named wrongly is refused. `refused` lists those that are ready and
+-- were not handed over, with their true place: id, answer, lane, score and token. Answers: `busy` (another transaction holds it),
+-- `full` (no slot is free), `moved` (it is in a lane that this worker may not serve, or that Redis did not name). What is neither handed
+-- over nor refused is gone.
 create function longshore.claim_these(
-  p_worker int, p_ids uuid[], p_lanes int[],
-  p_held_lanes int[] default null, p_held_slots smallint[] default null, p_held_key_slots smallint[] default null
-) returns table (
-  id uuid, answer text, lane int, lease_token bigint, attempts smallint, max_attempts smallint, rescues smallint,
-  score bigint, created_at timestamptz, payload jsonb
+  p_worker int, p_ids uuid[], p_lanes int[], p_held_lanes int[], p_held_slots smallint[], p_held_key_slots smallint[],
+  out wait text, out refused text, out lease_tokens text, out ids text, out lanes text, out attempts text,
+  out max_attempts text, out scores text, out created_at text, out payloads text, out alone text
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set jit = off
--- By the primary key, whatever the statistics say.
-set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -24,50 +17,30 @@ declare
   v_limits int[];
   v_key_limits int[];
   v_is_limited boolean;
-  v_token bigint;
-  v_opened int[] := '{}';
-  v_kept record;
+  v_is_changing boolean := false;
   v_own_limits int[] := '{}';
   v_own_slots smallint[] := '{}';
-  v_page uuid[];
-  v_page_lanes int[];
+  v_opened int[] := '{}';
   v_rows tid[];
+  v_row_lanes int[];
   v_slots smallint[];
   v_key_slots smallint[];
-  v_short int[] := '{}';
+  v_short int[];
   v_full int[] := '{}';
   v_limit int;
   v_claimed int := 0;
 begin
-  -- As in claim.
-  if not pg_try_advisory_xact_lock_shared(hashtext('longshore.worker'), p_worker) then
-    perform longshore.reopen(longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots))
-    where p_held_lanes is not null;
-    return query
-    select j.id, 'busy'::text, j.lane, j.lease_token, null::smallint, null::smallint, null::smallint, j.score,
-      null::timestamptz, null::jsonb
-    from longshore.jobs j where j.id = any (p_ids);
-    return;
-  end if;
-  select array_agg(l.id), array_agg(k.id), array_agg(o.id),
+  select array_agg(l.lane), array_agg(k.id), array_agg(o.id),
     coalesce(bool_or(k.id is not null or (l.concurrency_key <> '' and t.concurrency_per_key is not null)), false)
   into v_lanes, v_limits, v_key_limits, v_is_limited
-  from longshore.workers w
-  join longshore.lanes l on l.id = any (p_lanes) and l.task = any (w.tasks) and l.tag = any (w.tags)
-    and l.constraint_tag = any (w.constraint_tags) and l.queue = any (w.queues)
+  from longshore.worker_lanes l
   left join longshore.tasks t on t.name = l.task
   left join longshore.limits k on k.task = l.task and k.key = '' and k.capacity is not null
   left join longshore.limits o on o.task = l.task and o.key = l.concurrency_key and o.key <> '' and o.capacity is not null
-  where w.id = p_worker and w.dead_at is null;
-
+  where l.worker_id = p_worker /* guard: alive */ and l.dead_at is null /* end alive */ and l.lane = any (p_lanes);
   if v_lanes is null and not exists (select from longshore.workers w where w.id = p_worker and w.dead_at is null) then
-    perform longshore.reopen(longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots))
-    where p_held_lanes is not null;
-    answer := 'dead';
-    return next;
-    return;
+    wait := 'dead';
   end if;
-
   if v_is_limited and array_position(v_key_limits, null) is not null then
     if longshore.make_key_limits(v_lanes) then
       select array_agg(o.id order by g.no) into v_key_limits
@@ -75,82 +48,63 @@ begin
       join longshore.lanes l on l.id = g.lane
       left join longshore.limits o on o.task = l.task and o.key = l.concurrency_key and o.key <> '' and o.capacity is not null;
     else
-      v_lanes := '{}'; -- somebody is just changing limits
+      v_is_changing := true;
     end if;
   end if;
-  select coalesce(array_agg(j.id), '{}'), coalesce(array_agg(j.lane), '{}'), coalesce(array_agg(j.ctid), '{}')
-  into v_page, v_page_lanes, v_rows
-  from (
-    -- The state as a text, so that the ready index does not offer itself.
-    select j.id, j.lane, j.ctid from longshore.jobs j
-    where j.id = any (p_ids) and j.state::text = 'ready' and j.lane = any (v_lanes)
-    order by j.score, j.id
-  ) j;
-  if p_held_lanes is not null then
-    -- Before anything is taken: to free a slot may mean to wait, and whoever waits must not hold slots.
-    select k.* into v_kept from longshore.reuse_slots(
-      v_page_lanes, v_lanes, v_limits, v_key_limits, p_held_lanes, p_held_slots, p_held_key_slots) k;
-    if v_kept.rest_lanes is not null then
-      v_opened := longshore.open_limits(longshore.free_slots(v_kept.rest_lanes, v_kept.rest_slots, v_kept.rest_key_slots));
-    end if;
-    v_own_limits := v_kept.own_limits;
-    v_own_slots := v_kept.own_slots;
-  end if;
-  if v_page <> '{}' then
-    select a.slots, a.key_slots, a.short into v_slots, v_key_slots, v_short
-    from longshore.assign_slots(v_page_lanes, v_lanes, v_limits, v_key_limits, v_own_limits, v_own_slots) a;
-    v_token := nextval('longshore.lease_tokens');
-    return query
-    with given as materialized (
-      select p.row, p.slot, p.key_slot from unnest(v_rows, v_slots, v_key_slots) as p(row, slot, key_slot)
-      where p.slot is not null and p.key_slot is not null
-    ), free as materialized (
-      -- As in claim_merged.
-      select j.ctid from longshore.jobs j
-      where j.ctid = any (array(select g.row from given g)) and j.state::text = 'ready' and j.lane = any (v_lanes)
-        and j.lease_token < v_token
-      for no key update skip locked
-    ), claimed as (
-      update longshore.jobs j
-      set state = 'running', worker_id = p_worker, started_at = clock_timestamp(), attempts = j.attempts + 1,
-        lease_token = v_token, slot = nullif(g.slot, -1), key_slot = nullif(g.key_slot, -1)
-      from free f join given g on g.row = f.ctid
-      where j.ctid = f.ctid
-      returning j.*
-    )
-    select c.id, 'claimed'::text, c.lane, c.lease_token, c.attempts, c.max_attempts, c.rescues, c.score,
-      c.created_at, c.payload
-    from claimed c order by c.score, c.id;
-    get diagnostics v_claimed = row_count;
-    if v_claimed < (
-      select count(*) from unnest(v_slots, v_key_slots) as p(slot, key_slot)
-      where p.slot is not null and p.key_slot is not null)
-    then
-      -- Nobody held those that were passed on: their limit may have been closed meanwhile.
-      v_opened := v_opened || longshore.open_limits(longshore.return_slots(
-        v_page, v_page_lanes, v_slots, v_key_slots, v_token, v_lanes, v_limits, v_key_limits));
-    end if;
-  end if;
-  -- Closed in Postgres as well: whoever frees a slot leaves word.
-  foreach v_limit in array v_short loop
-    if longshore.close_limit(v_limit) = 'full' then
-      v_full := v_full || v_limit;
-    end if;
-  end loop;
 
-  if v_claimed < cardinality(p_ids) then
-    return query
-    select j.id,
+  if not v_is_changing then
+    -- Locked as they are found: Redis named no more than it believes to have slots. So it is known what they need before slots are taken. The
+    -- state as a text, so that the ready index does not offer itself.
+    select array_agg(j.ctid), array_agg(j.lane) into v_rows, v_row_lanes
+    from (
+      select j.ctid, j.lane from longshore.jobs j
+      where j.id = any (p_ids) /* guard: still-ready */ and j.state::text = 'ready' /* end still-ready */
+        /* guard: named-lane */ and j.lane = any (v_lanes) /* end named-lane */ /* point: reading */
+      order by j.score, j.id
+      for no key update skip locked
+    ) j;
+  end if;
+  if p_held_lanes is not null then
+    select k.* into v_own_limits, v_own_slots, p_held_lanes, p_held_slots, p_held_key_slots
+    from longshore.reuse_slots(
+      v_row_lanes, v_lanes, v_limits, v_key_limits, p_held_lanes, p_held_slots, p_held_key_slots) k;
+    -- Before anything is taken: to free a slot may mean to wait, and a transaction that waits must hold no slot group.
+    if p_held_lanes is not null then
+      /* guard: free-held */ v_opened := longshore.open_limits(longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots)); /* end free-held */
+    end if;
+  end if;
+  if v_is_limited and v_rows is not null then
+    select a.slots, a.key_slots, a.short into v_slots, v_key_slots, v_short
+    from longshore.assign_slots(v_row_lanes, v_lanes, v_limits, v_key_limits, v_own_limits, v_own_slots) a;
+    if v_short <> '{}' then
+      select array_agg(g.row), array_agg(g.slot), array_agg(g.key_slot) into v_rows, v_slots, v_key_slots
+      from unnest(v_rows, v_slots, v_key_slots) as g(row, slot, key_slot) where g.slot is not null and g.key_slot is not null;
+      -- Closed in Postgres as well: a transaction that frees a slot leaves word.
+      foreach v_limit in array v_short loop
+        if longshore.close_limit(v_limit) = 'full' then
+          v_full := v_full || v_limit;
+        end if;
+      end loop;
+    end if;
+  end if;
+  /* point: locked */
+  if v_rows is not null then
+    select h.* into v_claimed, lease_tokens, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone
+    from longshore.hand_over(p_worker, v_rows, v_slots, v_key_slots, case when cardinality(v_lanes) = 1 then v_lanes[1] end) h;
+  end if;
+
+  if v_claimed < cardinality(p_ids) and wait is null then
+    select string_agg(concat_ws(' ', j.id,
       case
-        when v_lanes = '{}' then 'busy'
+        when v_is_changing then 'busy'
         when j.lane <> all (coalesce(v_lanes, '{}')) then 'moved'
         when exists (
           select from unnest(v_lanes, v_limits, v_key_limits) as s(lane, limit_id, key_limit)
           where s.lane = j.lane and (s.limit_id = any (v_full) or s.key_limit = any (v_full))
         ) then 'full'
         else 'busy'
-      end,
-      j.lane, j.lease_token, null::smallint, null::smallint, null::smallint, j.score, null::timestamptz, null::jsonb
+      end, j.lane, j.score, j.lease_token), ',')
+    into refused
     from longshore.jobs j where j.id = any (p_ids) and j.state::text = 'ready';
   end if;
   perform longshore.ring_limits(v_opened) where v_opened <> '{}';

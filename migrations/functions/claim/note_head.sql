@@ -16,7 +16,7 @@ begin
     perform from longshore.lane_heads h
     where h.lane = p_lane and (h.score, h.job_id) <= (p_score, p_job)
     limit 1
-    for key share skip locked;
+    /* guard: relied-on */ for key share skip locked /* end relied-on */;
     if found then
       return;
     end if;

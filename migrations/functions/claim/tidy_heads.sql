@@ -11,7 +11,7 @@ begin
   select array_agg(h.id) into v_held from (
     select h.id from longshore.lane_heads h
     where h.lane = any (p_lanes) and h.closed_by is null
-    for update skip locked
+    /* guard: relied-on */ for update skip locked /* end relied-on */
   ) h;
   if v_held is null then
     return;

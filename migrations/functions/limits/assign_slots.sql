@@ -101,9 +101,15 @@ begin
     end if;
   end loop;
   -- Taken for jobs whose other limit had run out.
-  if 0 < any (v_left) then
-    perform longshore.untake_slots(array_agg(v_limits[l.n]), array_agg(v_slots[v_from[l.n] + s.n]))
-    from generate_series(1, cardinality(v_limits)) as l(n), generate_series(1, v_left[l.n]) as s(n);
+  if /* guard: leftover */ 0 < any (v_left) /* end leftover */ then
+    perform longshore.give_back_slots(
+      array_agg(s.limit_id order by s.limit_id, s.number), array_agg(s.number order by s.limit_id, s.number),
+      array_agg(s.slots order by s.limit_id, s.number))
+    from (
+      select v_limits[l.n] as limit_id, v_slots[v_from[l.n] + s.n] as number, count(*)::int as slots
+      from generate_series(1, cardinality(v_limits)) as l(n), generate_series(1, v_left[l.n]) as s(n)
+      group by 1, 2
+    ) s;
   end if;
   return next;
 end

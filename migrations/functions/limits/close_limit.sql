@@ -12,10 +12,10 @@ declare
   v_used bigint;
 begin
   select count(*) into v_held from (
-    select from longshore.slot_groups g where g.limit_id = p_limit order by g.number for update skip locked
+    select from longshore.slot_groups g where g.limit_id = p_limit /* guard: group-locks */ order by g.number for update skip locked /* end group-locks */
   ) held;
   select count(*), sum(g.used) into v_groups, v_used from longshore.slot_groups g where g.limit_id = p_limit;
-  if v_held < v_groups then
+  if /* guard: all-groups */ v_held < v_groups /* end all-groups */ then
     return 'busy';
   end if;
   perform from longshore.limits k where k.id = p_limit for no key update skip locked;

@@ -5,8 +5,6 @@ create function longshore.free_slots(p_lanes int[], p_slots smallint[], p_key_sl
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
--- Whoever holds a slot group commits soon; settle's own lock_timeout would end the whole call in a crowd.
-set lock_timeout = '5s'
 -- A few lanes, limits and slot groups, each by its key, however many there are.
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -41,14 +39,7 @@ begin
   into v_limits, v_numbers, v_counts
   from counted c;
 
-  -- In order, in a statement of its own: two that free slots of the same groups must not wait for each other.
-  perform from longshore.slot_groups g
-  join unnest(v_limits, v_numbers) as f(id, number) on g.limit_id = f.id and g.number = f.number
-  order by g.limit_id, g.number
-  for update of g;
-  update longshore.slot_groups g set used = g.used - f.jobs
-  from unnest(v_limits, v_numbers, v_counts) as f(id, number, jobs)
-  where g.limit_id = f.id and g.number = f.number;
+  perform longshore.give_back_slots(v_limits, v_numbers, v_counts);
   return v_limits;
 end
 $$;

@@ -19,12 +19,12 @@ begin
   if v_first is not null then
     -- What runs is going to be counted: no claim may be under way that does not know of the limit. Workers that register
     -- from now on wait for this transaction, see register_worker.
-    perform pg_advisory_xact_lock(hashtext('longshore.worker'), w.id)
+    perform /* guard: worker-locks */ pg_advisory_xact_lock(hashtext('longshore.worker'), w.id) /* end worker-locks */
     from (select w.id from longshore.workers w where w.tasks && v_first order by w.id) w;
-    perform from longshore.jobs j
+    /* guard: running-locks */ perform from longshore.jobs j
     where j.state = 'running' and j.lane = any (array(select l.id from longshore.lanes l where l.task = any (v_first)))
     order by j.id
-    for update;
+    for update; /* end running-locks */
   end if;
   perform from longshore.slot_groups g
   where g.limit_id = any (array(select k.id from longshore.limits k where k.task = any (p_tasks)))

@@ -15,7 +15,7 @@ begin
     return true;
   end if;
   if not pg_try_advisory_xact_lock_shared(hashtext('longshore.limits'), 0)
-    or not pg_try_advisory_xact_lock(hashtext('longshore.limits'), 1)
+    /* guard: one-at-a-time */ or not pg_try_advisory_xact_lock(hashtext('longshore.limits'), 1) /* end one-at-a-time */
   then
     return false;
   end if;

@@ -13,18 +13,18 @@ begin
   -- One at a time: while a lowered limit drains, two that free a slot each at once would both see the other's as used, and
   -- neither would open.
   for v_limit in
-    select k.id from longshore.limits k where k.id = any (p_limits) and k.is_full order by k.id for no key update
+    select k.id from longshore.limits k where k.id = any (p_limits) and k.is_full order by k.id /* guard: one-at-a-time */ for no key update /* end one-at-a-time */
   loop
     continue when (
       select k.capacity - coalesce(sum(g.used), 0)
       from longshore.limits k left join longshore.slot_groups g on g.limit_id = k.id
       where k.id = v_limit group by k.capacity
     ) <= 0;
-    update longshore.limits k set is_full = false where k.id = v_limit;
-    update longshore.lane_heads h set closed_by = null where h.closed_by = v_limit;
+    update longshore.limits k set is_full = false where k.id = v_limit; /* point: opened */
+    /* guard: open-lanes */ update longshore.lane_heads h set closed_by = null where h.closed_by = v_limit; /* end open-lanes */
     v_opened := v_opened || v_limit;
   end loop;
-  perform longshore.note_changes(p_limits => v_opened) where v_opened <> '{}';
+  /* guard: tell-relay */ perform longshore.note_changes(p_limits => v_opened) where v_opened <> '{}'; /* end tell-relay */
   return v_opened;
 end
 $$;

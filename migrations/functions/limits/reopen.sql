@@ -4,6 +4,6 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform longshore.ring_limits(longshore.open_limits(p_limits));
+  perform /* guard: ring */ longshore.ring_limits(longshore.open_limits(p_limits)) /* end ring */;
 end
 $$;

@@ -1,5 +1,5 @@
 -- Of the slots of runs that this transaction has ended (p_held_…, see settle), which can pass on to jobs of p_job_lanes that are to
--- start in it: own_limits and own_slots, no more of a limit than such jobs need. No slot group is touched for them. The rest is
+-- start in it, and are locked: own_limits and own_slots, no more of a limit than such jobs need. No slot group is touched for them. The rest is
 -- to be freed. The other arrays say which limits a lane is under.
 create function longshore.reuse_slots(
   p_job_lanes int[], p_lanes int[], p_limits int[], p_key_limits int[],
@@ -17,7 +17,8 @@ begin
   with source as materialized (
     select s.lane, s.limit_id, s.key_limit, coalesce(s.limit_id, s.key_limit) as id
     from unnest(p_lanes, p_limits, p_key_limits) as s(lane, limit_id, key_limit)
-    -- Not where jobs need two: one that lacks the other would leave over what nobody holds, and nobody may wait for it then.
+    -- Not where jobs need two: a job that lacks the other would leave over a slot whose group this transaction does not hold, and it must not
+    -- wait for a group when it has taken slots.
     where not exists (
       select from unnest(p_limits, p_key_limits) as b(limit_id, key_limit)
       where b.limit_id is not null and b.key_limit is not null)
@@ -29,8 +30,8 @@ begin
     left join source s on s.lane = h.lane
       -- Its limits may have changed since it took them. While a lowered one drains, nothing passes on.
       and (s.limit_id is null) = (h.slot is null) and (s.key_limit is null) = (h.key_slot is null)
-      and not (
-        select g.is_draining from longshore.slot_groups g where g.limit_id = s.id and g.number = coalesce(h.slot, h.key_slot))
+      /* guard: draining */ and not (
+        select g.is_draining from longshore.slot_groups g where g.limit_id = s.id and g.number = coalesce(h.slot, h.key_slot)) /* end draining */
   ), sorted as (
     select h.*, coalesce(h.no <= n.jobs, false) as is_own from held h left join need n on n.id = h.id
   )

@@ -39,7 +39,7 @@ begin
       from holding h where j.ctid = h.ctid
     )
     insert into longshore.slot_groups (limit_id, number, capacity, used, is_draining)
-    select v_limit.id, s.number, s.capacity, (select count(*) from holding h where h.number = s.number),
+    select v_limit.id, s.number, s.capacity, /* guard: count-running */ (select count(*) from holding h where h.number = s.number) /* end count-running */,
       (select count(*) from holding) > p_capacity
     from longshore.spread_slots(p_capacity) s;
   else

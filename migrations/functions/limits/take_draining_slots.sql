@@ -14,7 +14,7 @@ begin
   -- All or nothing: somebody who holds one of them may be taking or freeing slots.
   if (select count(*) from (
       select from longshore.slot_groups g where g.limit_id = p_limit order by g.number for update skip locked
-    ) held) < (select count(*) from longshore.slot_groups g where g.limit_id = p_limit)
+    ) held) < /* guard: all-groups */ (select count(*) from longshore.slot_groups g where g.limit_id = p_limit) /* end all-groups */
   then
     return v_slots;
   end if;

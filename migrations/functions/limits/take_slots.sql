@@ -21,10 +21,10 @@ begin
     v_take := 0;
     for v_group in
       select g.number, g.capacity - g.used as free from longshore.slot_groups g
-      where g.limit_id = p_limit and g.used < g.capacity and not g.is_draining and g.number <> all (v_numbers)
+      where g.limit_id = p_limit and g.used < g.capacity and /* guard: draining */ not g.is_draining /* end draining */ and g.number <> all (v_numbers)
       order by g.number
       limit v_groups
-      for update skip locked
+      /* guard: group-lock */ for update skip locked /* end group-lock */
     loop
       v_take := least(v_group.free, v_left);
       v_numbers := v_numbers || v_group.number;
@@ -34,8 +34,9 @@ begin
     end loop;
     exit when v_left = 0 or v_take = 0;
   end loop;
+  /* point: chosen */
   if v_numbers <> '{}' then
-    update longshore.slot_groups g set used = g.used + t.taken
+    update longshore.slot_groups g set used = /* guard: count */ g.used + t.taken /* end count */
     from unnest(v_numbers, v_taken) as t(number, taken)
     where g.limit_id = p_limit and g.number = t.number;
   elsif exists (select from longshore.slot_groups g where g.limit_id = p_limit and g.is_draining) then

@@ -35,12 +35,13 @@ begin
         where g.limit_id = n.id and g.used < g.capacity and not g.is_draining
         order by g.number
         limit ceil(n.need / ((k.capacity + 49) / 50)::numeric)
-        for update skip locked
+        /* guard: group-lock */ for update skip locked /* end group-lock */
       ) g
     ) h
     where h.before < h.need
   ) t;
-  update longshore.slot_groups g set used = g.used + t.taken
+  /* point: chosen */
+  update longshore.slot_groups g set used = /* guard: count */ g.used + t.taken /* end count */
   from unnest(v_ids, v_numbers, v_taken) as t(id, number, taken)
   where g.limit_id = t.id and g.number = t.number;
   select coalesce(array_agg(t.id order by t.id), '{}'), coalesce(array_agg(t.number order by t.id), '{}') into limits, slots

@@ -37,7 +37,7 @@ begin
     /* guard: pass-on */ perform longshore.pass_on_patiently(
       array[v_job.id], '{succeeded}', array_remove(array[v_job.workflow], null), '10 seconds'); /* end pass-on */
   end if;
-  if v_job.slot is not null or v_job.key_slot is not null then
+  if /* guard: free-slots */ v_job.slot is not null or v_job.key_slot is not null /* end free-slots */ then
     v_freed := longshore.free_slots(array[v_job.lane], array[v_job.slot], array[v_job.key_slot]);
     perform longshore.reopen(v_freed);
   end if;

@@ -48,7 +48,7 @@ begin
       select c.* from longshore.settle_contended(p_worker, p_ids, p_tokens, p_results) c;
     else
       perform longshore.notify_job_waiters(v_ids);
-      if v_lanes is not null then
+      if /* guard: tell-slots */ v_lanes is not null /* end tell-slots */ then
         return query
         select null::uuid, 'held'::text, h.* from unnest(v_lanes, v_slots, v_key_slots) as h(lane, slot, key_slot);
       end if;

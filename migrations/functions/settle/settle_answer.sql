@@ -11,7 +11,7 @@ begin
   end if;
   return query
   select null::uuid, 'held'::text, p_job.lane, p_job.slot, p_job.key_slot
-  where p_job.slot is not null or p_job.key_slot is not null
+  where /* guard: tell-slots */ (p_job.slot is not null or p_job.key_slot is not null) /* end tell-slots */
   union all
   select r.id, 'ready', null, null, null from unnest(p_ready) as r(id)
   union all

@@ -48,7 +48,8 @@ begin
   select * into v_ended from longshore.move_to_history(v_plain, 'succeeded', p_results);
   perform longshore.notify_job_waiters(v_plain);
   return query
-  select null::uuid, 'held'::text, h.* from unnest(v_ended.lanes, v_ended.slots, v_ended.key_slots) as h(lane, slot, key_slot);
+  select null::uuid, 'held'::text, h.* from unnest(v_ended.lanes, v_ended.slots, v_ended.key_slots) as h(lane, slot, key_slot)
+  /* point: tell-slots */;
   if v_plain = v_settled then
     return;
   end if;

@@ -61,7 +61,7 @@ begin
     else
       raise exception 'longshore: unknown outcome "%"', left(v_given.outcome, 200) using errcode = 'invalid_parameter_value';
     end if;
-    if v_job.slot is not null or v_job.key_slot is not null then
+    if /* guard: tell-slots */ v_job.slot is not null or v_job.key_slot is not null /* end tell-slots */ then
       return query select null::uuid, 'held'::text, v_job.lane, v_job.slot, v_job.key_slot;
     end if;
   end loop;

@@ -3,7 +3,7 @@
 -- the next turn. p_rooms: how many each lane may give (null: all); p_cuts: which of them could give more in the next call.
 -- (p_last_score, p_last_id): the last place to look at.
 -- Returns their ids, scores and lanes, where their rows are, and whether there is nothing left behind them.
-create function longshore.merge_heads(
+create function longshore.merge_lanes(
   p_lanes int[], p_rooms int[], p_cuts boolean[], p_wanted int, p_depth int, p_after_score bigint, p_after_id uuid,
   p_last_score bigint, p_last_id uuid
 ) returns table (ids uuid[], scores bigint[], rows tid[], lanes int[], is_last boolean)
@@ -24,7 +24,7 @@ begin
     from unnest(p_lanes, p_rooms) as l(lane, room)
     cross join lateral (
       select j.id, j.ctid, j.score from longshore.jobs j
-      where j.lane = l.lane and j.state = 'ready' and (j.score, j.id) > (p_after_score, p_after_id)
+      where j.lane = l.lane /* guard: ready */ and j.state = 'ready' /* end ready */ and (j.score, j.id) > (p_after_score, p_after_id)
         and (j.score, j.id) <= (p_last_score, p_last_id)
       order by j.score, j.id
       limit least(v_most, l.room)

@@ -1,0 +1,48 @@
+-- Lock candidates that were found without a lock: of p_rows, which stand in p_lanes, those that are still ready and that nobody else
+-- holds; at most p_most, best first. With limits (p_slots and p_key_slots: the numbers of the slot groups that each has been given;
+-- -1: it needs none, null: there was none) only those that have their slots, with these in the same order, and as spare_… the slots of those that
+-- were not to be had.
+create function longshore.lock_jobs(
+  p_rows tid[], p_row_lanes int[], p_lanes int[], p_slots smallint[], p_key_slots smallint[], p_most int,
+  out rows tid[], out slots smallint[], out key_slots smallint[],
+  out spare_lanes int[], out spare_slots smallint[], out spare_key_slots smallint[]
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+-- Of arrays as long as a claim the planner believes that they are short.
+set enable_nestloop = off
+as $$
+begin
+  if p_slots is null then
+    rows := array(
+      -- The state as a text, so that the ready index does not offer itself: the rows' places are known. The lane again: another
+      -- transaction may be changing what the job asks for.
+      select j.ctid from longshore.jobs j
+      where /* guard: same-place */ j.ctid = any (p_rows) /* end same-place */ /* guard: still-ready */ and j.state::text = 'ready' /* end still-ready */
+        /* guard: own-lane */ and j.lane = any (p_lanes) /* end own-lane */ /* point: reading */
+      order by j.score, j.id
+      limit p_most
+      for no key update skip locked);
+    return;
+  end if;
+  with given as materialized (
+    select g.* from unnest(p_rows, p_row_lanes, p_slots, p_key_slots) with ordinality as g(row, lane, slot, key_slot, no)
+    where g.slot is not null and g.key_slot is not null
+  ), locked as materialized (
+    select j.ctid from longshore.jobs j
+    where j.ctid = any (array(select g.row from given g)) /* guard: still-ready */ and j.state::text = 'ready' /* end still-ready */
+      /* guard: own-lane */ and j.lane = any (p_lanes) /* end own-lane */
+    order by j.score, j.id
+    limit p_most
+    for no key update skip locked
+  )
+  select coalesce(array_agg(g.row order by g.no) filter (where l.ctid is not null), '{}'),
+    array_agg(g.slot order by g.no) filter (where l.ctid is not null),
+    array_agg(g.key_slot order by g.no) filter (where l.ctid is not null),
+    array_agg(g.lane) filter (where l.ctid is null and (g.slot >= 0 or g.key_slot >= 0)),
+    array_agg(nullif(g.slot, -1)) filter (where l.ctid is null and (g.slot >= 0 or g.key_slot >= 0)),
+    array_agg(nullif(g.key_slot, -1)) filter (where l.ctid is null and (g.slot >= 0 or g.key_slot >= 0))
+  into rows, slots, key_slots, spare_lanes, spare_slots, spare_key_slots
+  from given g left join locked l on l.ctid = g.row;
+end
+$$;
