@@ -2,10 +2,10 @@
 import { LongshoreError } from '../job/errors.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { denyFunction, explainDenied } from './denied.ts'
-import { stepsLeft } from './migrate.ts'
 import { schemaFlag } from './schema-name.ts'
 import { checkServerVersion } from './server-version.ts'
 import { checkSession } from './session.ts'
+import { stepsLeft } from './steps-left.ts'
 import { explainUnavailable } from './unavailable.ts'
 
 /**

@@ -183,6 +183,10 @@ function explainRoles(error: unknown, steps: readonly RoleStep[]): never {
   )
 }
 
+/** Whether what the roles have is to be granted again: it is asked for, or other grants were applied last. */
+export const needsGrants = async (client: Queryable, roles: Roles, isAsked: boolean): Promise<boolean> =>
+  (isAsked || roles.checksum !== grantsFile().checksum) && (await hasAllRoles(client, roles.prefix))
+
 /** What the roles may do: everything else is taken from them. */
 export async function grantsStep(client: Queryable, schema: string, prefix: string): Promise<RoleStep> {
   const names = GRANTED.map(role => quoted(prefix, role)).join(', ')
@@ -204,7 +208,7 @@ ${forInstallation(schema, prefix, grantsFile().sql)}`
 }
 
 /** Whether every role is there: a database that was moved to another server may have lost them. */
-export async function hasAllRoles(client: Queryable, prefix: string): Promise<boolean> {
+async function hasAllRoles(client: Queryable, prefix: string): Promise<boolean> {
   const { rows } = await client.query(
     'select count(*)::int as found from pg_roles r where r.rolname = any ($1)',
     [ROLES.map(role => `${prefix}_${role}`)],
