@@ -36,7 +36,8 @@ async function main(flags: Flags): Promise<void> {
   hint('building longshore and starting Postgres …')
   const longshore = await buildLongshore()
   process.once('SIGINT', () => process.exit(130)) // Postgres and the workers end with us
-  const database = await openDatabase({ withStatements: flags.profile !== undefined })
+  const needsStatements = flags.scenarios.some(scenario => scenario.needsStatements)
+  const database = await openDatabase(flags.profile ? 'all' : needsStatements ? 'top' : undefined)
   try {
     say(`${database.choice}; Node ${process.version}; ${describeMachine()}`)
     if (flags.isPlans) return await plans(flags, database, longshore)

@@ -4,7 +4,19 @@ import type { Writes } from './writes.ts'
 
 export interface Figure {
   readonly name: string
-  readonly unit: 'jobs/s' | 'ms' | 'µs' | 'jobs' | '%' | '/s' | 'MB' | 'cores' | '×' | 'bytes' | '/1,000 jobs'
+  readonly unit:
+    | 'jobs/s'
+    | 'ms'
+    | 'µs'
+    | 'jobs'
+    | '%'
+    | '/s'
+    | 'MB'
+    | 'cores'
+    | '×'
+    | 'bytes'
+    | 'connections'
+    | '/1,000 jobs'
   /** Which way is good. Figures without it are told, not compared. */
   readonly better?: 'higher' | 'lower'
   /** Gets a chart. Default: only the scenario's first. */

@@ -3,7 +3,7 @@
 import type { Peer, Surroundings } from '../peers/peer.ts'
 import type { ForkedRelay } from '../processes/fork-relay.ts'
 import { type ForkedWorker, forkWorker } from '../processes/fork-worker.ts'
-import type { Crowd } from '../processes/worker-process.ts'
+import type { Crowd, WorkerOrder, WorkerReport } from '../processes/worker-process.ts'
 import type { StretchProfile } from '../profile/stretch-profile.ts'
 import type { Database } from '../stores/database.ts'
 import type { RedisUnderTest } from '../stores/redis.ts'
@@ -24,7 +24,10 @@ export interface Setting {
   readonly servers: WatchedServers
   /** Taken over the timed stretch. */
   readonly profile: StretchProfile | undefined
-  forkWorker(total: number, measured: number, crowd?: Crowd): ForkedWorker
+  /** A process with workers of the peer, whose handlers only count. */
+  forkWorker(total: number, measured: number, crowd?: Crowd): ForkedWorker<WorkerReport>
+  /** Another program of the bench, see `forkWorker` of processes/. */
+  fork<Report>(program: string, order: object): ForkedWorker<Report>
   countUnfinished(): Promise<number>
 }
 
@@ -43,7 +46,12 @@ export function createSetting(given: {
 }): Setting & { killWorkers(): void } {
   const { peerName, side, peer, surroundings, database, redis, relay, sizes, profile, profileWorkersInto } =
     given
-  const workers: ForkedWorker[] = []
+  const children: ForkedWorker<unknown>[] = []
+  const fork = <Report>(program: string, order: object): ForkedWorker<Report> => {
+    const child = forkWorker<Report>(program, { ...order, surroundings })
+    children.push(child)
+    return child
+  }
   return {
     peer,
     surroundings,
@@ -54,18 +62,17 @@ export function createSetting(given: {
     sizes,
     servers: { postmaster: database.postmaster, redis: redis?.pid, relay: relay?.pid },
     profile,
+    fork,
     forkWorker(total, measured, crowd) {
-      const worker = forkWorker({
+      const order: Omit<WorkerOrder, 'surroundings'> = {
         peer: peerName,
-        surroundings,
-        number: workers.length,
+        number: children.length,
         total,
         measured,
         ...crowd,
         profileInto: profileWorkersInto,
-      })
-      workers.push(worker)
-      return worker
+      }
+      return fork('processes/worker-process', order)
     },
     async countUnfinished() {
       const { countUnfinished } = peer
@@ -77,7 +84,7 @@ export function createSetting(given: {
       return countUnfinished(redis.client)
     },
     killWorkers() {
-      for (const worker of workers) worker.kill()
+      for (const child of children) child.kill()
     },
   }
 }

@@ -29,6 +29,8 @@ export interface Sizes {
   /** Drained by a crowd of workers, or under limits by key. */
   readonly crowdJobs: number
   readonly crowdMs: number
+  /** How long a fleet of unlike workers gets its load. */
+  readonly fleetMs: number
   /** How long idle workers are watched: a multiple of the 5 s between two beats. */
   readonly idleMs: number
   readonly diamonds: number
@@ -61,6 +63,7 @@ export const FULL: Omit<Sizes, 'rounds'> = {
   fleetJobs: 100_000,
   crowdJobs: 20_000,
   crowdMs: 5000,
+  fleetMs: 20_000,
   idleMs: 10_000,
   diamonds: 10_000,
   chainJobs: 1000,
@@ -89,6 +92,7 @@ export const QUICK: Omit<Sizes, 'rounds'> = {
   fleetJobs: 10_000,
   crowdJobs: 6000,
   crowdMs: 3000,
+  fleetMs: 5000,
   idleMs: 5000,
   diamonds: 2000,
   chainJobs: 300,

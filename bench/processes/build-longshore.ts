@@ -11,6 +11,13 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { build } from 'tsdown'
 
+/** Of the harness: each is forked. */
+const PROGRAMS = [
+  'bench/processes/worker-process.ts',
+  'bench/processes/relay-process.ts',
+  'bench/liveness/fleet-process.ts',
+]
+
 const own = fileURLToPath(new URL('../../', import.meta.url))
 
 /**
@@ -50,7 +57,7 @@ export async function buildLongshore(checkout = own): Promise<string> {
   await build({
     ...shared,
     cwd: own,
-    entry: ['bench/processes/worker-process.ts', 'bench/processes/relay-process.ts'],
+    entry: PROGRAMS,
     root: 'bench',
     outDir: `${folder}/bench`,
   })

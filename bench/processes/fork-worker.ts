@@ -1,8 +1,9 @@
 /** Owns the parent's side of a worker process. */
 import { fork } from 'node:child_process'
-import type { WorkerMessage, WorkerOrder, WorkerReport } from './worker-process.ts'
+import type { Surroundings } from '../peers/peer.ts'
+import type { WorkerMessage } from './obey-parent.ts'
 
-export interface ForkedWorker {
+export interface ForkedWorker<Report> {
   readonly pid: number
   /** Jobs run so far, a few milliseconds old. */
   readonly ran: number
@@ -15,18 +16,22 @@ export interface ForkedWorker {
   /** Rejects when the process ends before it is asked to. */
   readonly broken: Promise<never>
   /** Ends the process and brings its report. */
-  finish(): Promise<WorkerReport>
+  finish(): Promise<Report>
   kill(): void
 }
 
-export function forkWorker(order: WorkerOrder): ForkedWorker {
-  const file = `${order.surroundings.longshore}/bench/processes/worker-process.js`
+/** `program` is one that obeys its parent, by its path below `bench/`. */
+export function forkWorker<Report>(
+  program: string,
+  order: { readonly surroundings: Surroundings },
+): ForkedWorker<Report> {
+  const file = `${order.surroundings.longshore}/bench/${program}.js`
   const child = fork(file, [JSON.stringify(order)], {
     execArgv: [],
     serialization: 'advanced',
   })
   let ran = 0
-  let report: WorkerReport | undefined
+  let report: Report | undefined
   let onLoaded: () => void
   const loaded = new Promise<void>(resolve => {
     onLoaded = resolve
@@ -35,7 +40,7 @@ export function forkWorker(order: WorkerOrder): ForkedWorker {
   const ready = new Promise<void>(resolve => {
     onReady = resolve
   })
-  child.on('message', (message: WorkerMessage) => {
+  child.on('message', (message: WorkerMessage<Report>) => {
     switch (message.kind) {
       case 'loaded':
         return onLoaded()
@@ -74,7 +79,7 @@ export function forkWorker(order: WorkerOrder): ForkedWorker {
     async finish() {
       child.send('stop')
       await Promise.race([ended, broken])
-      return report as WorkerReport
+      return report as Report
     },
     kill() {
       child.kill('SIGKILL')

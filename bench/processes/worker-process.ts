@@ -1,14 +1,11 @@
-/**
- * A worker process: `worker-process.ts <WorkerOrder as JSON>`. Runs one peer's worker with a handler that only counts,
- * begins when it is told to, tells its parent the count while it runs and the whole report when it is told to stop.
- */
-import { once } from 'node:events'
+/** A worker process: `worker-process.ts <WorkerOrder as JSON>`. Runs one peer's workers with a handler that only counts. */
 import { nowUs } from '../jobs/clock.ts'
 import type { JobData } from '../jobs/job-data.ts'
 import { createTally } from '../jobs/tally.ts'
 import { knownPeer } from '../peers/known-peers.ts'
 import type { Surroundings } from '../peers/peer.ts'
 import { startProfile } from '../profile/record-profile.ts'
+import { obeyParent } from './obey-parent.ts'
 
 /** How many there are of a worker, and when they report. */
 export interface Crowd {
@@ -39,19 +36,7 @@ export interface WorkerReport {
   duplicates: number
 }
 
-export type WorkerMessage =
-  | { kind: 'loaded' }
-  | { kind: 'ready' }
-  | { kind: 'count'; ran: number }
-  | { kind: 'report'; report: WorkerReport }
-
-const COUNT_EVERY_MS = 20
-const STOP_LIMIT_MS = 5000
-
 const order = JSON.parse(process.argv[2] ?? '') as WorkerOrder
-const tell = (message: WorkerMessage, sent?: () => void) =>
-  process.send?.(message, undefined, undefined, sent)
-
 const tally = createTally(order.total)
 const latenciesUs = new Float64Array(order.measured)
 let firstUs = 0
@@ -68,41 +53,25 @@ function onJob(data: JobData): void {
 const open = await knownPeer(order.peer).load()
 const peer = await open(order.surroundings)
 const profile = order.profileInto === undefined ? undefined : await startProfile()
-const counts = setInterval(() => tell({ kind: 'count', ran: tally.ran }), COUNT_EVERY_MS)
-// Without its parent it has nothing to do.
-process.once('disconnect', () => process.exit(1))
 
-// Loading takes longer than many a measurement: all of them begin together.
-const mayBegin = once(process, 'message')
-tell({ kind: 'loaded' })
-await mayBegin
-const { workers: size = 1 } = order
-const workers = await Promise.all(
-  Array.from({ length: size }, (_, n) => peer.startWorker(onJob, order.number * size + n)),
-)
-const stop = () =>
-  Promise.all(workers.map(worker => worker.stop())).catch(error =>
-    console.error('a worker did not stop well:', error),
-  )
-tell({ kind: 'ready' })
-
-process.once('message', async () => {
-  if (order.stopsFirst) await stop()
-  clearInterval(counts)
-  if (profile && order.profileInto)
-    await profile.stop(`${order.profileInto}/worker-${process.pid}.cpuprofile`)
-  const report: WorkerReport = {
-    firstUs,
-    latenciesUs: latenciesUs.subarray(0, measured),
-    seen: tally.seen,
-    duplicates: tally.duplicates,
-  }
-  // Otherwise first the report, so that a slow stop cannot lose it.
-  tell({ kind: 'report', report }, () => {
-    const limit = setTimeout(() => process.exit(0), STOP_LIMIT_MS)
-    void (order.stopsFirst ? Promise.resolve() : stop()).finally(() => {
-      clearTimeout(limit)
-      process.exit(0)
-    })
-  })
+await obeyParent<WorkerReport>({
+  stopsFirst: order.stopsFirst,
+  ran: () => tally.ran,
+  async begin() {
+    const { workers: size = 1 } = order
+    const workers = await Promise.all(
+      Array.from({ length: size }, (_, n) => peer.startWorker(onJob, order.number * size + n)),
+    )
+    return () => Promise.all(workers.map(worker => worker.stop()))
+  },
+  async report() {
+    if (profile && order.profileInto)
+      await profile.stop(`${order.profileInto}/worker-${process.pid}.cpuprofile`)
+    return {
+      firstUs,
+      latenciesUs: latenciesUs.subarray(0, measured),
+      seen: tally.seen,
+      duplicates: tally.duplicates,
+    }
+  },
 })

@@ -39,7 +39,7 @@ const TITLES: Readonly<Record<string, string>> = {
 }
 
 /** Sets of one question each: a table of its sides, and one of its goals. */
-const ONE_QUESTION = ['fleet', 'tasks']
+const ONE_QUESTION = ['fleet', 'tasks', 'snapshot', 'footprint', 'liveness']
 
 /** By the name that stands in the page. */
 export const docTables: Readonly<Record<string, () => Table>> = {
@@ -155,7 +155,9 @@ function variantsOf({ figures }: Summary): Table {
 
 /** A line for each variant, its medians side by side. */
 export function sidesOf({ figures }: Summary): Table {
-  const shown = figures.filter(({ figure, sides }) => figure.better && Object.keys(sides).length > 0)
+  const shown = figures.filter(
+    ({ figure: { better, isHeadline }, sides }) => (better || isHeadline) && Object.keys(sides).length > 0,
+  )
   const sides = new Set(shown.flatMap(line => Object.keys(line.sides)))
   return {
     head: ['', ...shown.map(({ figure }) => `${figure.name}, ${figure.unit}`)],

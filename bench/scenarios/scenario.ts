@@ -11,6 +11,8 @@ export interface Scenario {
   readonly figures: readonly Figure[]
   /** What the peers are set for. Default: a backlog. */
   readonly load?: Load
+  /** Postgres has to count statements (`pg_stat_statements`). */
+  readonly needsStatements?: boolean
   /** No worker takes part. */
   readonly isOfProducers?: boolean
   /** Longshore beside itself, in place of peers. Ratios are against the last one. */

@@ -16,6 +16,9 @@ import { enqueue32, enqueue256 } from './beside-peers/single-enqueues.ts'
 import { stream } from './beside-peers/steady-stream.ts'
 import { whole } from './beside-peers/whole-way.ts'
 import { fleetDrain } from './fleet/fleet-drain.ts'
+import { footprint } from './fleet/footprint.ts'
+import { heldSnapshot } from './fleet/held-snapshot.ts'
+import { liveness } from './fleet/liveness.ts'
 import { tenTasks } from './fleet/ten-tasks.ts'
 import { backlog } from './growth/backlog.ts'
 import { graphs } from './growth/graphs.ts'
@@ -52,6 +55,9 @@ export const scenarioSets = {
   ],
   fleet: [fleetDrain],
   tasks: [tenTasks],
+  snapshot: [heldSnapshot],
+  footprint: [footprint],
+  liveness: [liveness],
 } as const satisfies Record<string, readonly Scenario[]>
 
 /**
@@ -64,6 +70,12 @@ export const SETS: Readonly<Record<keyof typeof scenarioSets, { says: string; ro
   growth: { says: 'longshore with very many jobs, workers or keys beside longshore with few', rounds: 1 },
   fleet: { says: 'a drain by 1 to 16 warm worker processes, and by 50 and 200 workers in one', rounds: 3 },
   tasks: { says: 'a worker with ten tasks beside one with a single task', rounds: 10 },
+  snapshot: { says: 'claims beside a snapshot that is held open for three minutes', rounds: 1 },
+  footprint: { says: 'connections and memory of a worker process, WAL of a plain job', rounds: 3 },
+  liveness: {
+    says: 'the longest wait of a ready job beside an idle worker, in fleets of unlike workers',
+    rounds: 1,
+  },
 }
 
 /** Of the set that a scenario is in. */

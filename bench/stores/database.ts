@@ -34,19 +34,22 @@ const SETTINGS = {
   fsync: true,
   synchronous_commit: true,
 }
-const STATEMENT_SETTINGS = {
-  shared_preload_libraries: 'pg_stat_statements',
-  'pg_stat_statements.track': 'all',
-  'pg_stat_statements.track_planning': true,
-}
+/** Which statements `pg_stat_statements` counts: those of clients, or also those inside functions, with the time of their plans. */
+export type CountedStatements = 'top' | 'all'
 
-export async function openDatabase(options: { withStatements: boolean }): Promise<Database> {
+const statementSettings = (counted: CountedStatements) => ({
+  shared_preload_libraries: 'pg_stat_statements',
+  'pg_stat_statements.track': counted,
+  'pg_stat_statements.track_planning': counted === 'all',
+})
+
+export async function openDatabase(counted: CountedStatements | undefined): Promise<Database> {
   const isGiven = Boolean(process.env['DATABASE_URL'])
-  const hasStatements = options.withStatements && !isGiven
+  const hasStatements = counted !== undefined && !isGiven
   const server = isGiven
     ? await startPostgres()
     : await startPostgres({
-        settings: { ...SETTINGS, ...(hasStatements ? STATEMENT_SETTINGS : {}) },
+        settings: { ...SETTINGS, ...(counted ? statementSettings(counted) : {}) },
         progress: line => process.stderr.write(`${line}\n`),
       })
   const url = new URL(server.url)

@@ -1,6 +1,6 @@
 /** Owns the verdict on goals: the ratio within each round, and whether its median reaches what was asked for. */
 
-import type { Spread } from '../measure/statistics.ts'
+import { type Spread, spreadOf } from '../measure/statistics.ts'
 import { knownPeers } from '../peers/known-peers.ts'
 import type { Result } from '../run/rounds.ts'
 import type { Goal } from './goals.ts'
@@ -18,6 +18,7 @@ export interface Verdict {
 /** Of the goals that this run says something about. */
 export function checkGoals(goals: readonly Goal[], results: readonly Result[]): Verdict[] {
   return goals.flatMap(goal => {
+    if (goal.isForEach) return checkEach(goal, resultsOf(results, goal, goal.side))
     const sides = sidesOfGoal(goal)
     const samples = (side: string) => samplesOf(resultsOf(results, goal, side), result => pick(goal, result))
     const ours = samples(goal.side)
@@ -29,6 +30,14 @@ export function checkGoals(goals: readonly Goal[], results: readonly Result[]): 
     )
     return [{ goal, ratio, isReached: isWithin(goal.asked, ratio.median), missing }]
   })
+}
+
+/** Of a goal that is about nobody else. */
+function checkEach(goal: Goal, results: readonly Result[]): Verdict[] {
+  const values = results.flatMap(result => pick(goal, result) ?? [])
+  if (values.length === 0) return []
+  const isReached = values.every(value => isWithin(goal.asked, value))
+  return [{ goal, ratio: spreadOf(values), isReached, missing: [] }]
 }
 
 const sidesOfGoal = ({ to }: Goal): readonly string[] =>

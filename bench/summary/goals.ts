@@ -1,5 +1,6 @@
 /** Owns what longshore is asked to reach, as data: of which side, in which scenario, beside whom. */
 
+import { fleets } from '../liveness/fleets.ts'
 import type { Part } from '../measure/cpu.ts'
 import { knownPeers, POSTGRES_PEERS } from '../peers/known-peers.ts'
 
@@ -12,6 +13,8 @@ export interface Goal {
   /** A side; or the best of several, in each round. Without it the figure itself is asked for. */
   readonly to?: string | { readonly bestOf: readonly string[]; readonly says: string }
   readonly asked: { readonly atLeast: number } | { readonly atMost: number }
+  /** Every measurement has to reach it, noisy or not. Default: the median of the rounds. */
+  readonly isForEach?: boolean
 }
 
 const REDIS_PATH = 'longshore'
@@ -141,4 +144,11 @@ export const goals: readonly Goal[] = [
       beside('Q7', 'ten-tasks', side, '1 task', { atMost: 1.05 }, figure),
     ),
   ),
+  alone('Q10', 'held-snapshot', '10 tasks, held', { atMost: 1.5 }, 'claim, last : first'),
+  alone('Q13', 'footprint', 'direct', { atMost: 3 }, 'connections, busy'),
+  alone('Q13', 'footprint', 'through Redis', { atMost: 3 }, 'connections, busy'),
+  ...Object.keys(fleets).map(fleet => ({
+    ...alone('X10', 'liveness', fleet, { atMost: 1000 }, 'longest wait beside an idle worker'),
+    isForEach: true,
+  })),
 ]
