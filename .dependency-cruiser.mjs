@@ -16,7 +16,7 @@ const mayImport = {
   dev: ['postgres', 'redis', 'runtime', 'job'],
   cli: ['producer', 'worker', 'relay', 'upkeep', 'dev', 'postgres', 'redis', 'runtime', 'job'],
 }
-const indexMayImport = ['producer', 'worker', 'relay', 'postgres', 'runtime', 'job']
+const indexMayImport = ['producer', 'worker', 'relay', 'postgres', 'redis', 'runtime', 'job']
 
 const entries = ['^src/index\\.ts$', '^src/dev/index\\.ts$', '^src/cli/main\\.ts$']
 const within = folders => `^src/(${folders.join('|')})/`

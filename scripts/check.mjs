@@ -32,6 +32,7 @@ const checks = {
   attw: () => withPackage(({ tarball }) => run('attw', [tarball, '--profile', 'esm-only'])),
   'package-starts': () => withPackage(startPackage),
   'package-types': () => withPackage(checkPublishedTypes),
+  api: () => withPackage(checkApi),
   types: () => run('tsc', ['--noEmit']),
   borders: () => run('depcruise', ['src']),
   'dead-code': () => run('knip', ['--no-progress']),
@@ -174,6 +175,20 @@ async function checkPublishedTypes({ folder }) {
   }
   if (problems.size > 0) return { ok: false, output: [...problems].join('\n') }
   return compileUser(folder)
+}
+
+/** The reports in the repository are those of this build. */
+async function checkApi() {
+  const { writeReports } = await import('./api-report.mjs')
+  const [fresh, known] = [join(scratch, 'api'), join(root, 'docs', 'api')]
+  const problems = writeReports(fresh)
+  if (problems.length > 0) return { ok: false, output: problems.join('\n') }
+  const same = await run('git', ['diff', '--no-index', '--no-color', known, fresh])
+  if (same.ok) return same
+  return {
+    ok: false,
+    output: `${same.output}\nthe public API has changed: npm run api:report, and look at what it writes`,
+  }
 }
 
 /** A user's compiler finds the types however it looks for modules: as it did before `exports`, and as it does since. */

@@ -1,4 +1,5 @@
 /** Real stores on a bare machine, for `longshore dev`, the demo, tests and benchmarks. */
+export type { PostgresSettings } from './postgres/configuration.ts'
 export type { PostgresOptions } from './postgres/options.ts'
 export { startPostgres } from './postgres/start-postgres.ts'
 export type { RedisOptions } from './redis/options.ts'
@@ -8,4 +9,4 @@ export {
   type RedisClusterOptions,
   startRedisCluster,
 } from './redis/start-redis-cluster.ts'
-export type { Store, StoreOptions } from './store.ts'
+export type { Environment, Store, StoreOptions } from './store.ts'

@@ -4,7 +4,7 @@ import { type ErrorCode, LongshoreError } from './errors.ts'
 import { shown } from './shown.ts'
 
 type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
-export type Duration = number | `${number}${Unit}`
+export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
 
 const UNIT_MS: Record<Unit, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 const WRITTEN = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/

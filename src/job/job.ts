@@ -26,7 +26,8 @@ export interface StoredCause {
   errors?: StoredCause[]
 }
 
-interface JobFacts {
+/** What every job has, whatever its state. */
+export interface JobFacts {
   id: JobId
   task: string
   queue: string

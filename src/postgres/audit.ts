@@ -2,7 +2,6 @@
  * The verb *audit*: asks Postgres whether what longshore promises holds right now, see `questions.ts`. Reads jobs and history
  * once for each question, so it is for tests and small systems; `doctor` asks the same of large ones, page by page.
  */
-import { type Duration, toTimerMs } from '../job/duration.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import { explainDenied } from './denied.ts'
@@ -30,26 +29,17 @@ export interface Page {
   last: string
 }
 
-export interface AuditedFacts {
-  /** Every job that was enqueued, and no other: then none may be missing, and none may be there that is not named. */
-  enqueued?: readonly string[]
-  /** Nothing is left to do: then every job must have ended. Default false. */
-  isDrained?: boolean
-  /** How late rescue, relay, due jobs and the end of groups may be. Default `'10s'`. */
-  grace?: Duration
-}
-
 const MOST_VIOLATIONS = 100
+const GRACE_MS = 10_000
 
 /** What does not hold, at most 100 findings for each question; empty when everything is in order. */
 export async function auditPostgres(
   db: Queryable,
   schema: string = DEFAULT_SCHEMA,
-  options: AuditedFacts = {},
+  options: Partial<QuestionOptions> = {},
 ): Promise<Violation[]> {
   checkSchemaName(schema)
-  const { enqueued, isDrained, grace = '10s' } = options
-  const asked = { enqueued, isDrained, graceMs: toTimerMs(grace, 'grace') }
+  const asked = { graceMs: GRACE_MS, ...options }
   const found: Violation[] = []
   for (const question of QUESTIONS) {
     if (question.only === 'live') continue

@@ -2,6 +2,7 @@
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
+import type { BalanceStrategy, ScheduleMode } from '../runtime/settings.ts'
 import type { TextQueryable } from './connect.ts'
 import { inSchema } from './schema-name.ts'
 import type { Holder } from './secret.ts'
@@ -158,8 +159,8 @@ export async function readLanesOf(
 
 /** As the relay's options of the same names; null: as the relay was given them. */
 export interface QueueSettings {
-  scheduleMode: 'fanout' | 'balanced' | null
-  balanceStrategy: 'least-queue' | 'round-robin' | 'random' | null
+  scheduleMode: ScheduleMode | null
+  balanceStrategy: BalanceStrategy | null
   fanoutWidth: number | null
 }
 

@@ -5,9 +5,9 @@ import { checkTask, type Task } from '../job/task.ts'
 import { enqueueChunks, type NewJob } from '../postgres/enqueue-jobs.ts'
 import { traceEnqueue } from '../runtime/tracing.ts'
 import { encodeAll } from './encode-payload.ts'
-import { type ManyOptions, toManyJobs } from './many-jobs.ts'
+import { type EnqueueManyOptions, toManyJobs } from './many-jobs.ts'
 import { inChunks, queueOf, withTrace } from './new-jobs.ts'
-import type { InTransaction, Producer } from './producer.ts'
+import type { Producer } from './producer.ts'
 import type { ProducerParts } from './producer-parts.ts'
 
 export function createEnqueueMany(parts: ProducerParts): Producer['enqueueMany'] {
@@ -17,7 +17,7 @@ export function createEnqueueMany(parts: ProducerParts): Producer['enqueueMany']
   return async <Input, Result>(
     task: Task<unknown, Result, Input, unknown>,
     payloads: readonly Input[],
-    given: ManyOptions<Input> & InTransaction = {},
+    given: EnqueueManyOptions<Input> = {},
   ) => {
     checkTask(task)
     checkName(task)

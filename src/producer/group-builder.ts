@@ -20,6 +20,7 @@ import type { Transaction } from '../job/queryable.ts'
 import { checkLabel, checkTask, type Task } from '../job/task.ts'
 import { shapeText } from '../postgres/enqueue-jobs.ts'
 import type { NewGroupJob } from '../postgres/groups.ts'
+import type { InTransaction } from './transaction.ts'
 
 /** Something that a job runs after. */
 export type Parent =
@@ -56,7 +57,7 @@ export interface GroupBuilder extends GroupRef {
    * Insert all of its jobs, or none. Resolves when they are durable, or, with `tx`, part of that transaction. `isNew` is false
    * when a group with this id was there before: then nothing was changed.
    */
-  submit(options?: { tx?: Transaction | undefined }): Promise<{ id: string; isNew: boolean }>
+  submit(options?: InTransaction): Promise<{ id: string; isNew: boolean }>
 }
 
 /** A job that is not encoded yet. */

@@ -11,16 +11,17 @@ import { LongshoreError } from '../job/errors.ts'
 import { type JobId, newJobId, toJobId } from '../job/job-id.ts'
 import { shown } from '../job/shown.ts'
 import type { Shaped } from './job-shapes.ts'
+import type { InTransaction } from './transaction.ts'
 
 /** What one job of many can have of its own. */
-export interface EachOptions extends JobOptions {
+export interface EachJobOptions extends JobOptions {
   /** A UUID of your own: enqueueing it again changes nothing, also when the job has run meanwhile. */
   id?: string | undefined
 }
 
-export interface ManyOptions<Input> extends JobOptions {
+export interface EnqueueManyOptions<Input> extends JobOptions, InTransaction {
   /** The options of one job, which come before those that all share: `each: (order, index) => ({ id: ids[index] })`. */
-  each?: (payload: Input, index: number) => EachOptions | undefined
+  each?: (payload: Input, index: number) => EachJobOptions | undefined
 }
 
 /** One of them, not encoded yet. */
@@ -37,7 +38,7 @@ const KNOWN_OF_EACH = [...JOB_OPTIONS, 'id']
 
 export function toManyJobs<Input>(
   payloads: readonly Input[],
-  given: ManyOptions<Input>,
+  given: EnqueueManyOptions<Input>,
   shapeOf: (options: JobOptions) => Shaped,
 ): ManyJob[] {
   if (typeof given === 'object' && given !== null && 'id' in given) {
@@ -70,7 +71,7 @@ export function toManyJobs<Input>(
   })
 }
 
-function checkOwn(own: EachOptions, index: number): void {
+function checkOwn(own: EachJobOptions, index: number): void {
   const what = `enqueueMany: each, for payload ${index}`
   if (own instanceof Promise)
     throw new LongshoreError('JOB_INVALID', `${what}: got a promise: look up what you need before the call`)

@@ -4,20 +4,15 @@ import type { Explanation } from '../job/explanation.ts'
 import type { FinishedGroup, GroupEvent, GroupRef, GroupStatus } from '../job/group.ts'
 import type { FinishedJob, Job, JobRef } from '../job/job.ts'
 import type { LogLine, Progress } from '../job/job-log.ts'
-import type { Transaction } from '../job/queryable.ts'
 import type { Task } from '../job/task.ts'
 import type { CancelAnswer } from '../postgres/cancel-jobs.ts'
 import type { ChangeAnswer } from '../postgres/change-job.ts'
 import type { CancelGroupAnswer, ResumeWorkflowAnswer } from '../postgres/groups.ts'
 import type { FollowOptions, LogPageOptions } from './follow-logs.ts'
 import type { GroupBuilder } from './group-builder.ts'
-import type { ManyOptions } from './many-jobs.ts'
+import type { EnqueueManyOptions } from './many-jobs.ts'
+import type { InTransaction } from './transaction.ts'
 import type { WaitOptions } from './waiter.ts'
-
-export interface InTransaction {
-  /** Your own client, inside your transaction: it happens if and when that commits. */
-  tx?: Transaction | undefined
-}
 
 export interface GroupOptions {
   /** What people call it. */
@@ -42,7 +37,7 @@ export interface Producer {
   enqueueMany<Input, Result>(
     task: Task<unknown, Result, Input, unknown>,
     payloads: readonly NoInfer<Input>[],
-    options?: ManyOptions<NoInfer<Input>> & InTransaction,
+    options?: EnqueueManyOptions<NoInfer<Input>>,
   ): Promise<JobRef<Result>[]>
   /** The job as it is now, or undefined when there is none (or its history has been dropped). */
   get<Result>(job: JobRef<Result> | string): Promise<Job<Result> | undefined>

@@ -16,6 +16,11 @@ import { explainRefusal } from '../postgres/refused.ts'
 import { inSchema } from '../postgres/schema-name.ts'
 import { kindOf } from './transaction-kinds.ts'
 
+export interface InTransaction {
+  /** Your own client, inside your transaction: it happens if and when that commits. */
+  tx?: Transaction | undefined
+}
+
 const MARK =
   "select set_config('longshore_tx.marks', concat(current_setting('longshore_tx.marks', true), ' ', $1::text), true)"
 

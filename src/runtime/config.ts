@@ -7,11 +7,11 @@ import type { ErrorCode } from '../job/errors.ts'
 import { cut, shown } from '../job/shown.ts'
 import { type Problem, refuse, toProblems } from './problems.ts'
 import {
-  type BALANCE_STRATEGIES,
+  type BalanceStrategy,
   type Command,
   configSchema,
   entriesOf,
-  type SCHEDULE_MODES,
+  type ScheduleMode,
   type Section,
   type Setting,
   type SettingsOf,
@@ -28,9 +28,9 @@ export interface WorkerSettings {
 
 export interface ScheduleSettings {
   /** `fanout`: a ready job is copied to every worker that may run it; `balanced`: to one. Default `'fanout'`. */
-  scheduleMode: (typeof SCHEDULE_MODES)[number]
+  scheduleMode: ScheduleMode
   /** To which one: that with the fewest jobs queued and running, one after another, or any. Default `'least-queue'`. */
-  balanceStrategy: (typeof BALANCE_STRATEGIES)[number]
+  balanceStrategy: BalanceStrategy
   /** To how many workers fanout copies at most, by the strategy; 0: to all that may run it. Default 0. */
   fanoutWidth: number
 }

@@ -44,8 +44,12 @@ const optional = <T>(kind: Kind<T>, facts: Facts): Setting<T, undefined> => ({
   ...facts,
 })
 
-export const SCHEDULE_MODES = ['fanout', 'balanced'] as const
-export const BALANCE_STRATEGIES = ['least-queue', 'round-robin', 'random'] as const
+/** To how many of the workers that may run it a ready job is copied: to all, or to one. */
+export type ScheduleMode = 'fanout' | 'balanced'
+/** To which ones. */
+export type BalanceStrategy = 'least-queue' | 'round-robin' | 'random'
+export const SCHEDULE_MODES: readonly ScheduleMode[] = ['fanout', 'balanced']
+export const BALANCE_STRATEGIES: readonly BalanceStrategy[] = ['least-queue', 'round-robin', 'random']
 const LOG_LEVELS = ['silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const
 
 export const DEFAULT_SCHEMA = 'longshore'

@@ -24,9 +24,6 @@ export interface StopOptions {
   deadline?: Duration
 }
 
-/** What a worker told Postgres about itself. */
-type Serves = Readonly<Pick<WorkerFacts, 'name' | 'tasks' | 'queues' | 'tags' | 'properties'>>
-
 export interface Worker {
   /** Resolves when it claims jobs, to the id of its life: a worker that lost its lease begins another by itself. */
   start(): Promise<{ id: number }>
@@ -48,7 +45,13 @@ export interface Worker {
   /** Where its jobs come from at this moment: through Redis, or straight from Postgres. */
   readonly path: 'redis' | 'direct'
   /** Which jobs it claims: those of these tasks, queues and tags that ask for no other properties. */
-  readonly serves: Serves
+  readonly serves: {
+    readonly name: string
+    readonly tasks: readonly string[]
+    readonly queues: readonly string[]
+    readonly tags: readonly string[]
+    readonly properties: Readonly<Record<string, string>>
+  }
   /** What became of the lines that its handlers have logged. */
   readonly logCounts: LogCounts
   /** Its metrics for Prometheus, as `longshore worker --metrics-port` serves them at `/metrics`. */

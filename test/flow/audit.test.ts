@@ -1,7 +1,8 @@
 /** The red side of the audit: each invariant is broken by hand, and the audit must say so. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createProducer, defineTask, type Producer } from '../../src/index.ts'
-import { type AuditedFacts, auditPostgres } from '../../src/postgres/audit.ts'
+import { auditPostgres } from '../../src/postgres/audit.ts'
+import type { QuestionOptions } from '../../src/postgres/questions.ts'
 import { settling, workByHand } from '../support/by-hand.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
 import { createJournal, type Journal, type JournalRun, mostAtOnce, overlaps } from '../support/journal.ts'
@@ -95,8 +96,8 @@ describe('the audit', () => {
     expect(await journal.auditJournal()).toEqual([])
   })
 
-  const lost: AuditedFacts = { enqueued: ['00000000-0000-7000-8000-000000000000'] }
-  it.each<[number, string, string, AuditedFacts?]>([
+  const lost: Partial<QuestionOptions> = { enqueued: ['00000000-0000-7000-8000-000000000000'] }
+  it.each<[number, string, string, Partial<QuestionOptions>?]>([
     [1, 'it was enqueued and is nowhere', 'select', lost],
     [1, 'nobody enqueued it', 'select', lost],
     [1, 'nothing is left to do, and it is ready', 'select', { isDrained: true }],
@@ -289,7 +290,7 @@ describe('the audit', () => {
       13,
       'whose lease ran out',
       "update longshore.workers set expires_at = now() - interval '1 second'",
-      { grace: 500 },
+      { graceMs: 500 },
     ],
     [14, '4 attempts of 3', `update longshore.jobs set attempts = 4 where ${job('ready')}`],
     [14, '4 attempts of 3', `update longshore.finished_jobs set attempts = 4 where ${job('succeeded')}`],
