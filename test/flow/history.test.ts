@@ -76,7 +76,7 @@ describe('the history', () => {
     expect(await producer.get(ref)).toMatchObject({ state: 'succeeded', payload: 'kept', result: 'done' })
   })
 
-  it('[X6] keeps a job as the settings said when it ended, though they are changed afterwards', async () => {
+  it('[X28] keeps a job as the settings said when it ended, though they are changed afterwards', async () => {
     deployment.skipAudit('the history of a job is dropped')
     const before = await endOne('before')
     await setRetention(2)
@@ -113,13 +113,13 @@ describe('the history', () => {
     // The end of the year.
     [731, '2026-05-07', '2028-12-31'],
     [3650, '2026-05-07', '2036-12-31'],
-  ])('[X6] keeps a job for %i days that ended on %s until %s', async (days, ended, until) => {
+  ])('[X28] keeps a job for %i days that ended on %s until %s', async (days, ended, until) => {
     expect(await database.rows('select longshore.kept_until($1, $2)::text as until', [ended, days])).toEqual([
       { until },
     ])
   })
 
-  it('[X6] has less than 75 partitions when it keeps jobs for ten years, and one for every retention up to that', async () => {
+  it('[X12] has less than 75 partitions when it keeps jobs for ten years, and one for every retention up to that', async () => {
     await setRetention(3650)
     const found = await partitions()
     expect(found.length).toBeLessThan(75)

@@ -2,6 +2,7 @@
 -- `lost`: runs that were not settled, see settle. `ready`: what the settled runs made ready: id, lane, score and token; of very many
 -- only the first. `groups`: those that may be at their end: close_groups tells, after the commit. `traces`: only with p_is_traced, see
 -- read_traces. p_these and p_lanes: jobs that Redis named, and where. p_secret: the worker's own, without which nothing is done.
+-- public: worker
 create function longshore.settle_and_claim(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb, p_limit int,
   p_these uuid[] default null, p_lanes int[] default null, p_is_traced boolean default false, p_from bigint default null,

@@ -3,6 +3,7 @@
 -- Answers for each: `cancelled` (it never starts), `cancelling` (it runs: its worker is told, and however the run ends the
 -- job ends as cancelled), `finished` (it had ended before) or `unknown` (also for what is another's). What waits for them ends or goes on by the policies of
 -- the edges, and the next of a workflow has its turn. Waits at most a second for whoever holds a row.
+-- public: producer
 create function longshore.cancel(p_ids uuid[]) returns table (id uuid, answer text)
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

@@ -4,6 +4,7 @@
 -- delayMs or runAt (a timestamp), maxAttempts, workflow (jobs with the same run one after another), onWorkflowFailure ('continue' or
 -- 'halt'), traceparent (of W3C Trace Context: the spans of its runs become children of that one). What is not given comes from the
 -- registered task, else from the defaults. Returns the job's id.
+-- public: producer
 create function longshore.enqueue(p_task text, p_payload jsonb default '{}', p_options jsonb default '{}') returns uuid
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

@@ -1,5 +1,6 @@
 -- Enqueue many jobs in one statement, as insert_jobs says. For producers, and without what only groups need: a job joins a group through
 -- add_to_group, which asks whose group it is.
+-- public: producer
 create function longshore.enqueue_jobs(
   p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_checked boolean, p_hinted boolean default false,
   p_workflows text[] default null, p_halts boolean[] default null, p_traces text[] default null,

@@ -1,5 +1,6 @@
 -- Refuses a statement whose caller is not in the transaction any more, or never was in one: p_mark is in the setting longshore_tx.marks
 -- from the moment a caller put it there (`set_config(…, true)`) until that transaction ends. Outside of one it is gone at once.
+-- public: producer
 create function longshore.need_transaction(p_mark text) returns boolean
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

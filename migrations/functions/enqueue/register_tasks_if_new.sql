@@ -1,5 +1,6 @@
 -- register_tasks for producers: tasks that are not known yet are taken as they are given; those that are known stay as they are. They are
 -- changed by the workers that run them.
+-- public: producer
 create function longshore.register_tasks_if_new(p_tasks jsonb) returns void
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

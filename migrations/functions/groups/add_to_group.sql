@@ -3,6 +3,7 @@
 -- p_held: those of the parents that this transaction has not added itself. A parent may run, or have ended: then its child is ready, or ends by the edge's
 -- policy. p_retried: an earlier try may have been committed.
 -- Answers `added`; `again` when an earlier try was committed, and `known` when somebody else has made the group: both change nothing.
+-- public: producer
 create function longshore.add_to_group(
   p_group uuid, p_name text, p_is_new boolean, p_retried boolean,
   p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text, p_workflows text[], p_halts boolean[],

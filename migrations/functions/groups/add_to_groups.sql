@@ -1,6 +1,7 @@
 -- add_to_group for many small groups at once, all of them new and with ids that nobody else has: one commit, and each
 -- statement once for all of them. p_group_nos: the number in p_groups of each job's group; p_children, p_parents (numbers in
 -- p_ids), p_policies: the edges, each within one group. All or nothing: whoever is refused submits them one by one.
+-- public: producer
 create function longshore.add_to_groups(
   p_groups uuid[], p_names text[], p_group_nos int[],
   p_shapes jsonb, p_ids uuid[], p_shape_nos int[], p_payloads text,

@@ -2,6 +2,7 @@
 -- are told, and however their runs end they end as cancelled. No job can be added any more.
 -- Answers `cancelled` (nothing is left), `cancelling` (jobs run), `finished` or `unknown` (also for what is another's). Waits at most a second for whoever holds
 -- one of its rows.
+-- public: producer
 create function longshore.cancel_group(p_group uuid) returns text
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

@@ -2,6 +2,7 @@
 -- has failed; `failed` if a job has failed or could not run because of one; else `succeeded`. Passes over groups that
 -- somebody holds: jobs are being added, or another is closing it. Holds none in which it sees a job: whoever ends that
 -- one finds the group free. Returns what was written.
+-- public: worker
 create function longshore.close_groups(p_groups uuid[]) returns table (id uuid, state text)
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

@@ -1,5 +1,6 @@
 -- Let a workflow that a failure has stopped go on with its next job. Answers whether it was stopped; of a workflow that was stopped by
 -- another's job, and whose next job is another's too, it answers no.
+-- public: producer
 create function longshore.resume_workflow(p_key text) returns boolean
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

@@ -4,6 +4,7 @@
 -- p_watching_ms: how long the caller has watched; after an outage everybody gets time to go on.
 -- Returns where to go on (null at the end), how many are stuck, and the one that was found or cancelled now, if any: the page
 -- ends with it, since its end may be what another has waited for.
+-- public: worker, relay
 create function longshore.watch_groups(
   p_after uuid, p_groups int, p_jobs int, p_watching_ms bigint, p_holder text default null, p_secret bytea default null,
   out last uuid, out stuck int, out report jsonb

@@ -1,5 +1,6 @@
 -- The caller waits for these jobs to end, each for so many milliseconds: ending one tells this waiter. p_wants_logs: also
 -- whenever there is more of its log. A role may have as many waits as the settings say.
+-- public: producer
 create function longshore.await_jobs(p_waiter text, p_ids uuid[], p_ms bigint[], p_wants_logs boolean) returns void
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

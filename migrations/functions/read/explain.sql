@@ -4,6 +4,7 @@
 -- A producer is told of its own jobs only: others' are counted and not named, and of another's job it is told nothing.
 -- Who holds the slots of a full limit is found by reading the table of jobs: an index on those that run would cost every
 -- claim and every settle.
+-- public: producer, reader
 create function longshore.explain(p_id uuid) returns jsonb
 language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp

@@ -1,4 +1,5 @@
 -- The group of a job that this worker runs, or null.
+-- public: worker
 create function longshore.read_group_of(p_worker int, p_id uuid, p_token bigint, p_secret bytea default null) returns uuid
 language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp

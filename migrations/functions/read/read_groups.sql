@@ -1,5 +1,6 @@
 -- Groups by id, each with how many of its jobs are in each state, see the view group_status; only those that have ended, if asked. A
 -- producer is told of its own.
+-- public: producer, reader
 create function longshore.read_groups(p_ids uuid[], p_only_ended boolean) returns setof longshore.group_status
 language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp

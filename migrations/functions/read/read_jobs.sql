@@ -1,5 +1,6 @@
 -- Jobs by id, with payload and result: of the history and, unless only those that have ended are asked for, of the unfinished. A
 -- producer may read no table: it can read its own jobs, by id.
+-- public: producer
 create function longshore.read_jobs(p_ids uuid[], p_only_ended boolean) returns table (
   id uuid, state longshore.job_state, payload jsonb, attempts smallint, max_attempts smallint, created_at timestamptz,
   started_at timestamptz, worker_id int, error jsonb, priority int, run_at timestamptz, task text, queue text, tag text,

@@ -1,4 +1,5 @@
 -- The last lines of a job's log, the last one first.
+-- public: producer
 create function longshore.read_last_logs(p_job uuid, p_limit int) returns table (
   lease_token bigint, seq int, attempt smallint, at timestamptz, level text, message text, data jsonb
 )

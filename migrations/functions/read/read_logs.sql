@@ -1,4 +1,5 @@
 -- The first lines of a job's log behind a place: the run, by its lease token, and the number within it.
+-- public: producer
 create function longshore.read_logs(p_job uuid, p_token bigint, p_seq int, p_limit int) returns table (
   lease_token bigint, seq int, attempt smallint, at timestamptz, level text, message text, data jsonb
 )

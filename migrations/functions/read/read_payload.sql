@@ -1,4 +1,5 @@
 -- The payload of a run, where it is too large to travel with the claim. Null: the lease is gone.
+-- public: worker
 create function longshore.read_payload(p_worker int, p_id uuid, p_token bigint, p_secret bytea default null) returns jsonb
 language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp

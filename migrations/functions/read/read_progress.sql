@@ -1,5 +1,6 @@
 -- How far a job is, as its handler said last; whether it has ended. `has_ended` is null when there is no such job, or its history
 -- has been dropped. Figures as texts: to the last digit, whatever extra_float_digits is.
+-- public: producer
 create function longshore.read_progress(
   p_job uuid, out done text, out total text, out attempt smallint, out at timestamptz, out has_ended boolean
 )

@@ -1,5 +1,6 @@
 -- The runs that Postgres believes this worker holds, or those of them that were cancelled. The former reads the whole table: an index
 -- would cost every claim and every settle.
+-- public: worker
 create function longshore.read_runs(p_worker int, p_only_cancelled boolean, p_secret bytea default null)
 returns table (id uuid, lease_token bigint)
 language plpgsql stable

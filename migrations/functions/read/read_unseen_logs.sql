@@ -1,5 +1,6 @@
 -- Lines of a job's log behind the last places that were seen of runs (p_tokens, p_seqs), and all of other runs; only of the run
 -- p_from and later ones.
+-- public: producer
 create function longshore.read_unseen_logs(p_job uuid, p_from bigint, p_tokens bigint[], p_seqs int[], p_limit int)
 returns table (
   lease_token bigint, seq int, attempt smallint, at timestamptz, level text, message text, data jsonb

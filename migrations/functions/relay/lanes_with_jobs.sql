@@ -1,4 +1,5 @@
 -- The lanes of a queue behind p_after, at most p_most of them: those without a key, and of the others those with ready jobs.
+-- public: relay
 create function longshore.lanes_with_jobs(p_queue text, p_after int, p_most int) returns table (lane int, has_jobs boolean)
 language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp

@@ -1,4 +1,5 @@
 -- All lanes of a queue have been read into Redis by this step. Nothing happens if another leads.
+-- public: relay
 create function longshore.note_built(p_queue text, p_generation text, p_seq bigint, p_holder text, p_secret bytea) returns void
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

@@ -1,5 +1,6 @@
 -- This transaction has changed what Redis holds: leave word for the relay. Nothing where jobs do not go through Redis.
 -- p_lane, p_score: where all of p_jobs stand, if that is one place. p_hinted: the caller tells Redis itself after the commit.
+-- public: owner
 create function longshore.note_changes(
   p_jobs uuid[] default '{}', p_lane int default null, p_score bigint default null, p_limits int[] default '{}',
   p_lanes int[] default '{}', p_workers int[] default '{}', p_hinted boolean default false

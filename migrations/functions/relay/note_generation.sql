@@ -1,4 +1,5 @@
 -- A new generation of a queue is about to begin in Redis. p_seq: higher than any that is read in, until note_built. False: another leads.
+-- public: relay
 create function longshore.note_generation(p_queue text, p_generation text, p_seq bigint, p_holder text, p_secret bytea)
 returns boolean
 language plpgsql volatile

@@ -1,4 +1,5 @@
 -- Redis has seen a later epoch than Postgres knows: go above both. Null: another leads. Bounded, so that epochs can always grow.
+-- public: relay
 create function longshore.raise_epoch(p_above bigint, p_holder text, p_secret bytea) returns bigint
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

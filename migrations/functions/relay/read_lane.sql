@@ -1,5 +1,6 @@
 -- Up to p_most ready jobs of a lane from a place in the order on, best first: what the relay reads into Redis, and compares
 -- with it. One row of joined texts.
+-- public: relay
 create function longshore.read_lane(p_lane int, p_score bigint, p_id uuid, p_most int)
 returns table (ids text, scores text, tokens text)
 language plpgsql stable

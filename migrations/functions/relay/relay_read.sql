@@ -5,6 +5,7 @@
 -- p_from: fast polls look behind rows that were seen; a full look has to follow now and then, for what commits late.
 -- p_lanes, p_bounds: jobs of these lanes that stand behind these scores are not wanted: Redis has no room for them.
 -- p_jobs, p_limits: to be read as if a row named them.
+-- public: relay
 create function longshore.relay_read(
   p_holder text, p_done bigint[], p_queues text[], p_seqs bigint[], p_from bigint, p_most int,
   p_lanes int[], p_bounds bigint[], p_jobs uuid[] default '{}', p_limits int[] default '{}',

@@ -1,4 +1,5 @@
 -- Whether a commit of an outbox row must notify the relay that leads.
+-- public: relay
 create function longshore.set_asleep(p_is_asleep boolean, p_holder text, p_secret bytea) returns void
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

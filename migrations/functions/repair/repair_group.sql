@@ -1,4 +1,5 @@
 -- Give a group of which there are jobs its row back, or close it if none is left. Answers what was done; not is_done: why not.
+-- public: owner
 create function longshore.repair_group(p_group uuid, out is_done boolean, out said text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,4 +1,5 @@
 -- Make a lane with a key known to claims again, at the place of its best job. Once too often does no harm: see lane_heads.
+-- public: owner
 create function longshore.repair_head(p_lane int, out is_done boolean, out said text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,6 @@
 -- Jobs run under a worker that has no row: nobody would rescue them. It gets one, as a dead worker, and is rescued by those whose
 -- duty it is, or here at once. If it lives after all, it learns that its lease is gone.
+-- public: owner
 create function longshore.repair_lease(p_worker int, out is_done boolean, out said text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

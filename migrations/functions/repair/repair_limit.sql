@@ -4,6 +4,7 @@
 -- One change of limits at a time, and in everybody's order: jobs, slot groups, limits (see hold_limits). A claim holds the
 -- groups that it takes slots of until its commit, and whoever ends a run frees its slots last, so what is counted under
 -- the locks is what they say.
+-- public: owner
 create function longshore.repair_limit(p_task text, p_key text, out is_done boolean, out said text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

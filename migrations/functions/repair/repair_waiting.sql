@@ -4,6 +4,7 @@
 --
 -- Locks as pass_on does, the workflow and then who waits, and reads what it goes by afterwards: whoever ends a parent, or passes the
 -- turn, needs the same rows before its commit. Whoever is in the way for longer than a second makes it give up: ask again.
+-- public: owner
 create function longshore.repair_waiting(p_job uuid, out is_done boolean, out said text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -2,6 +2,7 @@
 -- `completed` (with the id of its group, if it has one), `lost` (the lease is gone), `cancelled`, or `ended`: this is not the transaction that began, so what the
 -- user wrote is not part of it. Only the first has changed anything; the caller rolls back on the others.
 -- Whoever began has set `longshore_run.lease` to the lease token, for that transaction only.
+-- public: worker
 create function longshore.complete(p_worker int, p_id uuid, p_token bigint, p_result jsonb, p_secret bytea default null)
 returns text
 language plpgsql volatile

@@ -5,6 +5,7 @@
 --
 -- A dependent of a job that has not ended is waiting or gone, and nobody can add one to a job that is locked: so what is found
 -- without locks is locked in order and looked at again, until nothing new is found. Waits for locks as long as the caller's lock_timeout says.
+-- public: owner
 create function longshore.pass_on(
   p_ids uuid[], p_states longshore.job_state[], p_workflows bigint[] default '{}',
   p_halted bigint[] default '{}', p_halted_by uuid[] default '{}',

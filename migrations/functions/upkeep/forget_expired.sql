@@ -1,4 +1,5 @@
 -- Forget waits that have expired, waits for limits of workers that are gone, and runs and workers whose last log lines have come.
+-- public: worker, relay
 create function longshore.forget_expired(p_holder text default null, p_secret bytea default null) returns void
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

@@ -1,5 +1,6 @@
 -- Make the partitions of logs and progress for today and the days ahead, and drop those that lie wholly before the last p_days
 -- days. Apart from the history: a transaction that holds these tables must not hold that up.
+-- public: owner
 create function longshore.keep_logs(p_days int, p_days_ahead int default 14) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,4 +1,5 @@
 -- The upkeep's keep_logs: how much is kept is up to the settings, not to the caller.
+-- public: worker, relay
 create function longshore.maintain_log_partitions(
   p_days_ahead int default 14, p_holder text default null, p_secret bytea default null
 ) returns void

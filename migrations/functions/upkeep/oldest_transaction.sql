@@ -1,5 +1,6 @@
 -- Since when the oldest transaction is open of those that keep what others delete; whoever has only begun does not. As the owner:
 -- others are not told of the transactions of other users.
+-- public: relay, reader
 create function longshore.oldest_transaction() returns timestamptz
 language sql stable
 security definer set search_path = pg_catalog, pg_temp

@@ -1,5 +1,6 @@
 -- Make the partitions of finished_jobs for jobs that end today or within p_days_ahead days, with the retention of the settings or a
 -- shorter one. Returns how many were made.
+-- public: worker, relay
 create function longshore.prepare_history(
   p_days_ahead int default 14, p_holder text default null, p_secret bytea default null
 )

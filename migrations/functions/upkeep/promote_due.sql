@@ -1,5 +1,6 @@
 -- Make scheduled jobs ready whose time has come, at most p_limit of them. Returns how many, and the milliseconds
 -- until the next one is due (null: none is scheduled), by the database's clock.
+-- public: worker, relay
 create function longshore.promote_due(p_limit int, p_holder text default null, p_secret bytea default null)
 returns table (promoted int, next_due_ms double precision)
 language plpgsql volatile

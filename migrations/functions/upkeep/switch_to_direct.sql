@@ -1,6 +1,7 @@
 -- No relay has kept Redis in step for a minute, and the process that leads has none either: jobs go straight through Postgres,
 -- and what was noted for a relay is dropped. One that comes back begins anew from the jobs themselves. False: somebody else leads
 -- meanwhile, or it was so before.
+-- public: worker, relay
 create function longshore.switch_to_direct(p_holder text, p_secret bytea default null) returns boolean
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

@@ -1,5 +1,6 @@
 -- A sign of life: moves the worker's lease on, by the database's clock, and keeps how it fares. Not alive: its jobs are being
 -- or have been rescued, and nothing it says counts any more. has_cancelled: somebody cancelled jobs that it runs.
+-- public: worker
 create function longshore.beat(
   p_worker int, p_available int default null, p_max int default null, p_memory real default null,
   p_lag_ms real default null, p_completed bigint default null, p_failed bigint default null,

@@ -1,5 +1,6 @@
 -- A worker is to take no more jobs, or to take them again. It is told at once, and with its next beat. False: there is no such
 -- worker, or it is dead.
+-- public: worker
 create function longshore.drain_worker(p_worker int, p_is_drained boolean) returns boolean
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

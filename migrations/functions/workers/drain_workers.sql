@@ -1,4 +1,5 @@
 -- Drain live workers by id or name, or let them take jobs again, all in one step. `has_changed` false: it was so before.
+-- public: worker
 create function longshore.drain_workers(p_named text[], p_is_drained boolean) returns table (id int, name text, has_changed boolean)
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

@@ -1,5 +1,6 @@
 -- Note what a process knows of its tasks ([{name, queue, tag, maxAttempts, maxRescues, concurrency, concurrencyPerKey}])
 -- and make their lanes. Writes only what changed, and never touches tasks that it is not given.
+-- public: worker
 create function longshore.register_tasks(p_tasks jsonb) returns void
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp

@@ -1,4 +1,5 @@
 -- A worker begins a life: returns its id, new for each. p_secret: proves in every later call that it is this worker.
+-- public: worker
 create function longshore.register_worker(
   p_name text, p_queues text[], p_tasks text[], p_tags text[], p_properties jsonb, p_constraint_tags text[],
   p_lease_ms int, p_is_drained boolean default false, p_secret bytea default null

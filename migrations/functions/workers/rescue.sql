@@ -3,6 +3,7 @@
 -- A rescue is no failed attempt; a job with more than its task's max_rescues fails as poison, and one that was being
 -- cancelled is cancelled. Does not wait for jobs that somebody holds: they are left for the next time, and so is the worker's
 -- row.
+-- public: worker, relay
 create function longshore.rescue(
   p_leading_ms bigint, p_limit int, p_holder text default null, p_secret bytea default null
 )

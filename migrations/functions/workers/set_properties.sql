@@ -1,4 +1,5 @@
 -- A running worker has other properties from now on; the next claim goes by them. False: its row is gone.
+-- public: worker
 create function longshore.set_properties(p_worker int, p_properties jsonb, p_constraint_tags text[], p_secret bytea default null)
 returns boolean
 language plpgsql volatile
