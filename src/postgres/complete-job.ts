@@ -38,8 +38,8 @@ export async function completeJob(
   let hasSettled = false
   const use = { isOver: false }
   try {
-    await pool
-      .transaction(async tx => {
+    await pool.transaction(async tx => {
+      try {
         await tx.query(BEGIN_RUN, [lease.leaseToken])
         const result = await work(lent(tx, use))
         const { rows } = await tx.query(inSchema(schema, COMPLETE), [
@@ -53,10 +53,11 @@ export async function completeJob(
         if (answer !== 'completed') throw new Refused(answer as Completion)
         group = ofGroup
         hasSettled = true
-      })
-      .finally(() => {
+      } finally {
+        // Before the commit is sent: a statement behind it would be part of no transaction.
         use.isOver = true
-      })
+      }
+    })
     return { completion: 'completed', ...(group ? { group } : {}) }
   } catch (error) {
     if (error instanceof Refused) return { completion: error.completion }
