@@ -113,7 +113,7 @@ try {
   const second = await watched.isDispatching(3, first)
   const bellsBefore = watched.bells()
   await progress.note(
-    'the relay has built Redis anew from Postgres; meanwhile workers went straight to Postgres',
+    'the relay has built Redis anew from Postgres; meanwhile workers went directly to Postgres',
   )
 
   const orders = Array.from({ length: 100 }, (_, order) => ({ order }))

@@ -15,7 +15,7 @@ grant execute on function longshore.priority_of, longshore.run_at_of, longshore.
 
 -- Producers: enqueue; read, change and cancel what is their own, see is_own.sql.
 grant execute on function
-  longshore.register_tasks_if_new, longshore.make_lane, longshore.need_transaction, longshore.enqueue, longshore.enqueue_alike,
+  longshore.register_tasks_if_new, longshore.make_lane, longshore.need_transaction, longshore.enqueue, longshore.enqueue_plain,
   longshore.enqueue_jobs, longshore.add_to_group, longshore.add_to_groups, longshore.change, longshore.cancel, longshore.cancel_group,
   longshore.resume_workflow, longshore.read_jobs, longshore.read_logs, longshore.read_last_logs, longshore.read_unseen_logs,
   longshore.read_progress, longshore.await_jobs, longshore.forget_awaited, longshore.explain, longshore.read_groups

@@ -26,7 +26,7 @@ const NOT_IN_ORDER = 3
 export function addDoctorCommand(program: Command): void {
   const command = program
     .command('doctor')
-    .description('look whether every promise of longshore holds on a live system; stops nobody')
+    .description('look whether every promise of longshore holds on a live system; stops nothing')
     .option('--repair', 'repair what is safe to repair, and say what was done; without it nothing is changed')
     .option(
       '--grace <duration>',

@@ -4,9 +4,9 @@
  */
 export interface LiveScreen {
   readonly size: { columns: number; rows: number }
-  /** All at once, so that nobody sees half a frame. */
+  /** All at once, so that half a frame is never seen. */
   draw(lines: readonly string[]): void
-  /** Resolves when somebody pressed q or Ctrl-C, or sent SIGINT or SIGTERM. */
+  /** Resolves when q or Ctrl-C was pressed, or on SIGINT or SIGTERM. */
   readonly ended: Promise<void>
   restore(): void
 }
@@ -43,11 +43,11 @@ export function openScreen(onResize: () => void): LiveScreen {
     stdin.setRawMode(false)
     stdin.pause()
   }
-  // Also after an error that nobody has caught.
+  // Also after an uncaught error.
   process.on('exit', restore)
   process.on('SIGINT', end).on('SIGTERM', end)
   stdout.on('resize', onResize)
-  // Nobody looks any more.
+  // The terminal is gone.
   stdout.on('error', end)
   if (stdin.isTTY) {
     stdin.setRawMode(true)

@@ -62,7 +62,7 @@ addWorkerCommand(program)
 addWorkflowsCommand(program)
 addDevCommand(program)
 
-// Whoever reads it may have seen enough: `longshore logs <id> --follow | head`.
+// The reader of the pipe may have seen enough: `longshore logs <id> --follow | head`.
 process.stdout.on('error', error => {
   if ('code' in error && error.code === 'EPIPE') process.exit(0)
   throw error

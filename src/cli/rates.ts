@@ -1,6 +1,6 @@
 /**
  * Owns throughput as `longshore top` tells it: the growth of Postgres's own counters of rows written. They cost nothing to read, know of
- * every job whoever ran it, and outlive workers; the counters in the beats come every five seconds and die with their worker.
+ * every job, whichever worker ran it, and outlive workers; the counters in the beats come every five seconds and die with their worker.
  */
 import type { Overview } from '../postgres/read-overview.ts'
 

@@ -109,7 +109,7 @@ function headerLines({ schema, overview, rates, trouble, hint }: Frame, columns:
           ? [`groups ${shownCount(groups.unfinished)} open, ${shownCount(groups.stuck)} stuck`]
           : []),
         upkeep.leader === null
-          ? 'upkeep: nobody, start a worker or longshore relay'
+          ? 'upkeep: no process does it, start a worker or longshore relay'
           : `upkeep: ${toPlain(upkeep.leader)}`,
       ].join('  '),
       tone: upkeep.leader === null ? 'bad' : 'plain',

@@ -45,7 +45,7 @@ export function addWorkerCommand(program: Command): void {
         name: 'longshore worker',
         async start() {
           const { id } = await worker.start()
-          const way = redisUrl ? await wayOf(worker) : 'straight from Postgres'
+          const way = redisUrl ? await wayOf(worker) : 'directly from Postgres'
           return [`longshore worker ${id}: running ${described(worker.serves)}; jobs come ${way}`]
         },
         stop: () => worker.stop({ deadline: stopDeadline }),
@@ -68,7 +68,7 @@ async function wayOf(worker: Worker): Promise<string> {
     redis === 'up' || redis.includes(NO_SCRIPTS)
       ? 'no relay of this version is heard in Redis; start `longshore relay`'
       : `Redis is ${redis.replace(/ \(.*?\)/, '')}`
-  return `straight from Postgres for now: ${why}`
+  return `directly from Postgres for now: ${why}`
 }
 
 const MOST_NAMES = 20

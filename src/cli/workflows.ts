@@ -50,7 +50,7 @@ function describe({ key, waiting, holder, haltedBy }: WorkflowStatus): string {
   const error = haltedBy?.error ? ` (${haltedBy.error})` : ''
   return [
     `${key}: ${haltedBy ? `halted by the failure of job ${haltedBy.id}${error}` : 'goes on'}`,
-    holder ? `job ${holder.id} of task ${holder.task} has the turn, ${holder.state}` : 'nobody has the turn',
+    holder ? `job ${holder.id} of task ${holder.task} has the turn, ${holder.state}` : 'no job has the turn',
     `${waiting} waiting`,
     ...(haltedBy ? ['--resume lets it go on'] : []),
   ].join('; ')

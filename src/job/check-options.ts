@@ -1,4 +1,4 @@
-/** Owns the checks that options of every kind share. A message names the option and says what it may be. */
+/** Owns the checks that all options share. A message names the option and says what it may be. */
 import { type ErrorCode, LongshoreError } from './errors.ts'
 import { quoted, shown } from './shown.ts'
 import { messageOf } from './stored-error.ts'

@@ -25,7 +25,7 @@ export interface JobOptions {
   constraints?: Readonly<Record<string, string>>
   /**
    * Jobs with the same key run one after another, over all workers, in the order in which they were enqueued: calls of one
-   * producer's `enqueue` in their order, also when nobody waits for them; transactions in the order in which they first enqueued
+   * producer's `enqueue` in their order, also when they are not awaited; transactions in the order in which they first enqueued
    * into the workflow. Until such a transaction ends, others that enqueue into it wait, and so does the end of its job that runs:
    * keep them short.
    */

@@ -15,20 +15,20 @@ export interface Explanation {
 /** Each with a sentence for people. Of what may be many at most 20 are named, beside their count. */
 export type Reason = { sentence: string } & (
   | { kind: 'dependencies'; count: number; jobs: NamedJob[] }
-  /** Its workflow's turn is another's. `ahead`: how many more come before it, counted up to 1,000. */
+  /** Another job has the turn of its workflow. `ahead`: how many more come before it, counted up to 1,000. */
   | { kind: 'turn'; workflow: string; holder: NamedJob | null; ahead: number }
   | { kind: 'halted'; workflow: string; haltedBy: JobId | null }
   /** It waits, and nothing that it waits for is open. */
   | { kind: 'miscounted'; pending: number }
   | { kind: 'due'; at: Date; error: string | null }
   | { kind: 'no_worker'; lacking: Lacking; closest: NamedWorker | null }
-  /** Workers could run it, and somebody has drained them all. */
+  /** Workers could run it, and all of them are drained. */
   | { kind: 'drained'; workers: NamedWorker[] }
   /** `key`: the concurrency key whose limit it is; null: the task's own. */
   | { kind: 'limit'; key: string | null; capacity: number; used: number; holders: SlotHolder[] }
   /** Redis does not know of it yet. */
   | { kind: 'not_placed'; since: Date }
-  /** Nothing keeps it. `ahead`: ready jobs of its kind that come before it, counted up to 1,000. */
+  /** Nothing keeps it. `ahead`: ready jobs of its lane that come before it, counted up to 1,000. */
   | { kind: 'ready'; count: number; workers: NamedWorker[]; ahead: number }
   | { kind: 'cancelling' }
   | { kind: 'running'; workerId: number; workerName: string | null; since: Date; isWorkerLive: boolean }

@@ -13,12 +13,12 @@ export interface ReadyJob {
 export interface LaneFacts {
   lane: number
   queue: string
-  /** The lane of the same kind without a key. */
+  /** The same lane without a concurrency key: itself where it has none. */
   kind: number
   task: string
   tag: string
   constraintTag: string
-  /** Jobs of the kind without a key are under no limit. */
+  /** Its task has no limit of its own. */
   isPlain: boolean
   hasLimits: boolean
   /** The limit of its task and the slots of it that are free, and the same of its key. */

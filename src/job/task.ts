@@ -1,4 +1,4 @@
-/** Owns what a task is: a named kind of work with a payload schema, retries and a time limit. */
+/** Owns what a task is: a name for work, with a payload schema, retries and a time limit. */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { type Backoff, type BackoffOptions, toBackoff } from './backoff.ts'
 import { checkOneOf, checkOptions, checkWhole as checkWholeNumber, readGiven } from './check-options.ts'
@@ -19,7 +19,7 @@ export interface TaskOptions<Payload = unknown, Result = unknown, Input = Payloa
   result?: StandardSchemaV1<Returned, Result>
   /** The unit of isolation that its jobs belong to. Default `'default'`. */
   queue?: string
-  /** The capability that a worker must offer to run it. Default `'default'`. */
+  /** The tag that a worker must have to run it. Default `'default'`. */
   tag?: string
   retry?: {
     /** How many attempts a job has in all, 1 to 1000. Default 3. */

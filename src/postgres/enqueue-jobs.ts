@@ -15,8 +15,8 @@ export interface NewJob extends WorkflowPlace {
   payload: string
   /** See `traceEnqueue`. */
   trace?: string | undefined
-  /** What `shape` says, where that is the usual: see `isUsual`. */
-  usual?: Shape | undefined
+  /** What `shape` says, where the job is plain: see `isPlain`. */
+  plain?: Shape | undefined
 }
 
 /** A job that is ready as soon as its transaction commits, and where it stands. */
@@ -36,8 +36,8 @@ export interface Enqueued {
 
 export const shapeText = (shape: Shape): string => JSON.stringify(shape)
 
-/** A job that asks for nothing is enqueued in a shorter way, with others of its kind. */
-export const isUsual = (shape: Shape): boolean =>
+/** A plain job asks for nothing: plain jobs of one shape are enqueued together, in a shorter way. */
+export const isPlain = (shape: Shape): boolean =>
   shape.constraintTag === 'c:' &&
   shape.concurrencyKey === undefined &&
   shape.runAt === undefined &&
@@ -59,8 +59,8 @@ export async function enqueueJobs(
   jobs: NewJob[],
   { isChecked = false, isHinted = false, isWhole = false }: EnqueueHow = {},
 ): Promise<Enqueued> {
-  const usual = isChecked ? undefined : usualShapeOf(jobs)
-  if (usual) return enqueueAlike(db, schema, usual, jobs, isHinted)
+  const plain = isChecked ? undefined : plainShapeOf(jobs)
+  if (plain) return enqueuePlain(db, schema, plain, jobs, isHinted)
   const { shapeNumbers, values } = jobArguments(jobs)
   const columns = [
     ...(isChecked ? ['made::text[] as made'] : []),
@@ -114,27 +114,27 @@ export async function enqueueChunks(
   return isChecked ? new Set(rows.flatMap(row => row['made'] as string[])) : undefined
 }
 
-/** The usual shape that all of them have. */
-function usualShapeOf(jobs: readonly NewJob[]): Shape | undefined {
+/** The plain shape that all of them have. */
+function plainShapeOf(jobs: readonly NewJob[]): Shape | undefined {
   const [first] = jobs
-  if (!first?.usual) return undefined
+  if (!first?.plain) return undefined
   for (const job of jobs) {
     if (job.shape !== first.shape || job.workflow !== undefined || job.trace !== undefined) return undefined
   }
-  return first.usual
+  return first.plain
 }
 
-const ENQUEUE_ALIKE =
-  'select lane, score from longshore.enqueue_alike($1, $2, $3, $4, $5, $6::text::uuid[], $7, $8)'
+const ENQUEUE_PLAIN =
+  'select lane, score from longshore.enqueue_plain($1, $2, $3, $4, $5, $6::text::uuid[], $7, $8)'
 
-async function enqueueAlike(
+async function enqueuePlain(
   db: Queryable,
   schema: string,
   { queue, task, tag, priority, maxAttempts }: Shape,
   jobs: readonly NewJob[],
   isHinted: boolean,
 ): Promise<Enqueued> {
-  const [row] = await textsOf(db, inSchema(schema, ENQUEUE_ALIKE), [
+  const [row] = await textsOf(db, inSchema(schema, ENQUEUE_PLAIN), [
     queue,
     task,
     tag,
@@ -178,7 +178,7 @@ export const workflowArguments = (jobs: readonly NewJob[]): [string, string] => 
   arrayText(jobs.map(job => String(job.halts ?? false))),
 ]
 
-/** The trace contexts of jobs, or null where nobody traces. */
+/** The trace contexts of jobs, or null where nothing is traced. */
 export const traceArguments = (jobs: readonly NewJob[]): string | null =>
   jobs.some(job => job.trace !== undefined) ? arrayText(jobs.map(job => job.trace ?? NONE)) : null
 

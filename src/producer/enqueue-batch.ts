@@ -36,8 +36,8 @@ export interface BatchOptions {
   /** How long each is tried again while Postgres is away. */
   patienceMs: number
   /**
-   * Jobs of one workflow are in one batch at a time, so they are numbered in the order in which they were added. Whoever holds
-   * a workflow holds up the jobs that were sent along with its, and no others.
+   * Jobs of one workflow are in one batch at a time, so they are numbered in the order in which they were added. A
+   * transaction that has locked a workflow delays the jobs that were sent along with its, and no others.
    */
   isByWorkflow?: boolean
 }
@@ -56,7 +56,7 @@ export function createEnqueueBatch(
       { isChecked, isHinted: hints.isPossible(entries.length) },
     )
 
-  const sendAlike = async (given: Entry[], isChecked: boolean): Promise<void> => {
+  const sendTogether = async (given: Entry[], isChecked: boolean): Promise<void> => {
     let entries = given
     for (let tries = 1; entries.length > 0; tries++) {
       try {
@@ -78,7 +78,7 @@ export function createEnqueueBatch(
   const refuse = async (entries: Entry[], error: unknown): Promise<void> => {
     if (entries.length === 1) return entries[0]?.reject(toUnavailable(error))
     // Checked: an earlier try of the whole batch may have been committed after all.
-    for (const entry of entries) await sendAlike([entry], true)
+    for (const entry of entries) await sendTogether([entry], true)
   }
 
   // The checked insert costs more, so the few that need it travel apart; but jobs of workflows keep their order.
@@ -88,10 +88,10 @@ export function createEnqueueBatch(
     ...(isByWorkflow ? { keyOf: (entry: Entry) => entry.job.workflow } : {}),
     send: async entries => {
       const checked = entries.filter(entry => entry.isChecked)
-      if (isByWorkflow) return sendAlike(entries, checked.length > 0)
+      if (isByWorkflow) return sendTogether(entries, checked.length > 0)
       const fresh = checked.length === 0 ? entries : entries.filter(entry => !entry.isChecked)
-      await sendAlike(fresh, false)
-      await sendAlike(checked, true)
+      await sendTogether(fresh, false)
+      await sendTogether(checked, true)
     },
   })
 

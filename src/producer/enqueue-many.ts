@@ -31,8 +31,8 @@ export function createEnqueueMany(parts: ProducerParts): Producer['enqueueMany']
     const isChecked = drafts.some(job => job.isChosen)
     const how = { isChecked, isWhole: isChecked }
     const send = (payloads: string[], insertAll: (jobs: NewJob[]) => Promise<Set<string> | undefined>) => {
-      const jobs = drafts.map(({ id, place, shaped: { shape, text, usual } }, n): NewJob => {
-        return { id, queue: shape.queue, shape: text, payload: payloads[n] as string, usual, ...place }
+      const jobs = drafts.map(({ id, place, shaped: { shape, text, plain } }, n): NewJob => {
+        return { id, queue: shape.queue, shape: text, payload: payloads[n] as string, plain, ...place }
       })
       if (jobs.length === 0) return Promise.resolve(undefined)
       return traceEnqueue(trace => insertAll(withTrace(jobs, trace)), {

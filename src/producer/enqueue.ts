@@ -33,7 +33,7 @@ export function createEnqueue(parts: ProducerParts): Producer['enqueue'] {
   return async (task, payload, given = NO_OPTIONS) => {
     checkTask(task)
     checkName(task)
-    const { shape, text: common, usual } = shapeOf(task, given)
+    const { shape, text: common, plain } = shapeOf(task, given)
     const place = given === NO_OPTIONS ? NO_PLACE : toWorkflowPlace(given)
     // As they are at the call: the caller may use the object again.
     const { tx, id: chosen } = given
@@ -46,7 +46,7 @@ export function createEnqueue(parts: ProducerParts): Producer['enqueue'] {
     }
     const send = (payload: string, insertOne: (job: NewJob) => Promise<Set<string> | undefined>) =>
       traceEnqueue(
-        trace => insertOne({ id, queue: shape.queue, shape: common, payload, trace, usual, ...place }),
+        trace => insertOne({ id, queue: shape.queue, shape: common, payload, trace, plain, ...place }),
         { name: task.name, queue: shape.queue, jobs: 1, jobId: id },
       )
     const encoded = encodePayload(task, payload, maxPayloadBytes)

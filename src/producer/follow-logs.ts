@@ -1,6 +1,6 @@
 /**
- * Owns following the logs of jobs while they run. Who follows leaves a row in `awaited`; whoever stores lines, or settles the job, sees
- * it and tells this process through a notification channel of its own. A slow poll covers what gets lost.
+ * Owns following the logs of jobs while they run. A follower leaves a row in `awaited`; the
+ * transaction that stores lines, or settles the job, sees it and notifies the channel of this process. A slow poll covers what gets lost.
  */
 import { randomBytes } from 'node:crypto'
 import { checkOptions, checkSignal, checkWhole } from '../job/check-options.ts'
@@ -178,7 +178,7 @@ export function createLogFollower(options: {
         bells.delete(id)
         // A row left behind costs a needless notification now and then, and is removed by the upkeep when it expires.
         await forgetAwaited(pool, schema, waiter, [id]).catch(error =>
-          logger.info({ err: error }, 'could not say that nobody follows a log any more'),
+          logger.info({ err: error }, 'could not say that a log is not followed any more'),
         )
       }
     }
@@ -195,7 +195,7 @@ export function createLogFollower(options: {
   }
 }
 
-/** Remembers a ring until somebody waits. */
+/** Remembers a ring until it is waited for. */
 function createBell() {
   let isRung = false
   let wake: (() => void) | undefined

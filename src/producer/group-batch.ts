@@ -23,7 +23,7 @@ const MOST_JOBS = 50
 const MOST_EDGES = 500
 const MOST_BYTES = 64 * 1024
 
-/** So small that it does not hold up others; and nobody holds a workflow that it would have to wait for. */
+/** So small that it does not delay others, and in no workflow, whose lock it might have to wait for. */
 export function isSmall(jobs: readonly NewGroupJob[]): boolean {
   if (jobs.length > MOST_JOBS) return false
   let edges = 0

@@ -1,13 +1,13 @@
 /** Owns turning options into shapes: a task's own, without options, is made once. */
 import { type JobOptions, type Shape, toShape } from '../job/enqueue-options.ts'
 import type { Task } from '../job/task.ts'
-import { isUsual, shapeText } from '../postgres/enqueue-jobs.ts'
+import { isPlain, shapeText } from '../postgres/enqueue-jobs.ts'
 
 /** A shape and how it travels, see `NewJob`. */
 export interface Shaped {
   shape: Shape
   text: string
-  usual: Shape | undefined
+  plain: Shape | undefined
 }
 
 export interface JobShapes {
@@ -20,7 +20,7 @@ export function createJobShapes(): JobShapes {
   const known = new WeakMap<Task, Shaped>()
   const of = (task: Task, options: JobOptions): Shaped => {
     const shape = toShape(task, options)
-    return { shape, text: shapeText(shape), usual: isUsual(shape) ? shape : undefined }
+    return { shape, text: shapeText(shape), plain: isPlain(shape) ? shape : undefined }
   }
   return {
     of,

@@ -55,10 +55,10 @@ export function toManyJobs<Input>(
       `enqueueMany: each must be a function (payload, index) => options; got ${shown(each)}`,
     )
   }
-  const usual = { shaped: shapeOf(shared), place: toWorkflowPlace(shared) }
+  const common = { shaped: shapeOf(shared), place: toWorkflowPlace(shared) }
   return Array.from(payloads, (payload, index): ManyJob => {
     const own = each?.(payload, index)
-    if (own === undefined) return { id: newJobId(), isChosen: false, ...usual }
+    if (own === undefined) return { id: newJobId(), isChosen: false, ...common }
     checkOwn(own, index)
     const { id, ...rest } = own
     const options = withOwn(shared, rest)

@@ -1,4 +1,4 @@
-/** Owns what a producer offers: its verbs and their options. `create-producer.ts` makes one. */
+/** Owns the verbs of a producer and their options. `create-producer.ts` makes one. */
 import type { ChangeOptions, JobOptions } from '../job/enqueue-options.ts'
 import type { Explanation } from '../job/explanation.ts'
 import type { FinishedGroup, GroupEvent, GroupRef, GroupStatus } from '../job/group.ts'
@@ -73,7 +73,7 @@ export interface Producer {
   cancelGroup(group: GroupRef | string, options?: InTransaction): Promise<CancelGroupAnswer>
   /**
    * Be told when groups end or are found stuck. A hint: what happens while the connection is broken is not told again, so
-   * whoever must know asks `waitForGroup`. Call what is returned to hear no more.
+   * to be sure, call `waitForGroup`. Call what is returned to hear no more.
    */
   watchGroups(onEvent: (event: GroupEvent) => void): Promise<() => void>
   /** Let a workflow that a failure has halted go on with its next job. */

@@ -14,7 +14,7 @@ import { shown } from '../job/shown.ts'
 import { explainDenied } from '../postgres/denied.ts'
 import { explainRefusal } from '../postgres/refused.ts'
 import { inSchema } from '../postgres/schema-name.ts'
-import { kindOf } from './transaction-kinds.ts'
+import { knownTransaction } from './known-transactions.ts'
 
 export interface InTransaction {
   /** Your own client, inside your transaction: it happens if and when that commits. */
@@ -67,10 +67,10 @@ const refuse = (message: string, cause?: unknown): never => {
 
 function toClient(tx: unknown): Transaction {
   const isThing = (typeof tx === 'object' && tx !== null) || typeof tx === 'function'
-  const kind = isThing ? kindOf(tx) : undefined
-  if (kind)
+  const known = isThing ? knownTransaction(tx) : undefined
+  if (known)
     refuse(
-      `\`tx\` must be the one client that your transaction runs on; ${kind.name} is not: give ${kind.instead}`,
+      `\`tx\` must be the one client that your transaction runs on; ${known.name} is not: give ${known.instead}`,
     )
   if (isThing && typeof (tx as Transaction).query === 'function') return tx as Transaction
   return refuse(
@@ -78,7 +78,7 @@ function toClient(tx: unknown): Transaction {
   )
 }
 
-/** Undefined where nobody can tell. A client of `pg` knows what Postgres said last, which says nothing of what is under way. */
+/** Undefined where it cannot be told. A client of `pg` knows what Postgres said last, which says nothing of what is under way. */
 function statusOf(client: Transaction): string | null | undefined {
   if ('readyForQuery' in client && client.readyForQuery !== true) return undefined
   return typeof client.getTransactionStatus === 'function' ? client.getTransactionStatus() : undefined

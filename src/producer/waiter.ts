@@ -39,7 +39,7 @@ export interface Waiter {
   close(): Promise<void>
 }
 
-type Kind = 'job' | 'group'
+type Awaited = 'job' | 'group'
 
 /** A settle's commit takes a few milliseconds: it cannot be missed by both looks. */
 const SECOND_LOOK_MS = 50
@@ -51,7 +51,7 @@ const EVERY_GROUP = '00000000-0000-0000-0000-000000000000'
 const WATCH_MS = 10 * 60_000
 
 interface Wait {
-  kind: Kind
+  what: Awaited
   timeoutMs: number
   resolve: (ended: FinishedJob | FinishedGroup) => void
   reject: (error: unknown) => void
@@ -74,7 +74,8 @@ export function createWaiter(options: {
   let listener: Promise<Listener> | undefined
   let poll: NodeJS.Timeout | undefined
 
-  const waitsFor = (kind: Kind, id: string) => [...(waits.get(id) ?? [])].filter(wait => wait.kind === kind)
+  const waitsFor = (what: Awaited, id: string) =>
+    [...(waits.get(id) ?? [])].filter(wait => wait.what === what)
 
   const fail = (ids: Iterable<string>, error: unknown) => {
     for (const id of ids) for (const wait of waits.get(id) ?? []) wait.reject(error)
@@ -87,8 +88,8 @@ export function createWaiter(options: {
       const ids = [...new Set(given)].filter(id => waits.has(id))
       if (ids.length === 0) return
       try {
-        const ofKind = (kind: Kind) => ids.filter(id => waitsFor(kind, id).length > 0)
-        const [jobs, groups] = [ofKind('job') as JobId[], ofKind('group')]
+        const waitedFor = (what: Awaited) => ids.filter(id => waitsFor(what, id).length > 0)
+        const [jobs, groups] = [waitedFor('job') as JobId[], waitedFor('group')]
         const [endedJobs, endedGroups] = [
           jobs.length > 0 ? await readFinishedJobs(pool, schema, jobs) : [],
           groups.length > 0 ? await readFinishedGroups(pool, schema, groups) : [],
@@ -173,18 +174,18 @@ export function createWaiter(options: {
     return listener
   }
 
-  const timedOut = async (kind: Kind, id: string, timeoutMs: number) => {
+  const timedOut = async (what: Awaited, id: string, timeoutMs: number) => {
     const late = (found: string, options?: { cause: unknown }) =>
       new LongshoreError(
         'WAIT_TIMEOUT',
-        `${kind} ${id} has not ended after ${timeoutMs} ms: ${found}`,
+        `${what} ${id} has not ended after ${timeoutMs} ms: ${found}`,
         options,
       )
     try {
-      const known = kind === 'job' ? await whereJobIs(id as JobId) : await whereGroupIs(id)
+      const known = what === 'job' ? await whereJobIs(id as JobId) : await whereGroupIs(id)
       return late(
         known ??
-          `no ${kind} with this id is known: its transaction may not have been committed, its history has been dropped, or it is of another service`,
+          `no ${what} with this id is known: its transaction may not have been committed, its history has been dropped, or it is of another service`,
       )
     } catch (cause) {
       return late(`and Postgres cannot be asked about it: ${messageOf(cause)}`, { cause })
@@ -207,8 +208,8 @@ export function createWaiter(options: {
     await awaitJobs(pool, schema, waiter, [{ id: EVERY_GROUP, timeoutMs: WATCH_MS }])
   }
 
-  const wait = async (kind: Kind, id: string, wanted: WaitOptions) => {
-    checkOptions('CONFIG_INVALID', kind === 'job' ? 'waitFor' : 'waitForGroup', wanted, ['timeout', 'signal'])
+  const wait = async (what: Awaited, id: string, wanted: WaitOptions) => {
+    checkOptions('CONFIG_INVALID', what === 'job' ? 'waitFor' : 'waitForGroup', wanted, ['timeout', 'signal'])
     const { timeout = '30s', signal } = wanted
     const timeoutMs = toTimerMs(timeout, 'timeout')
     checkSignal(signal)
@@ -223,9 +224,9 @@ export function createWaiter(options: {
     let onAbort: (() => void) | undefined
     try {
       return await new Promise<FinishedJob | FinishedGroup>((resolve, reject) => {
-        own = { kind, timeoutMs, resolve, reject }
+        own = { what, timeoutMs, resolve, reject }
         together.add(own)
-        timer = setTimeout(() => timedOut(kind, id, timeoutMs).then(reject, reject), timeoutMs)
+        timer = setTimeout(() => timedOut(what, id, timeoutMs).then(reject, reject), timeoutMs)
         onAbort = () => reject(signal?.reason)
         signal?.addEventListener('abort', onAbort)
         rows.add(id)
@@ -272,7 +273,7 @@ export function createWaiter(options: {
       clearInterval(watching)
       if (watchers.size > 0)
         await forgetAwaited(pool, schema, waiter, [EVERY_GROUP]).catch(error =>
-          logger.info({ err: error }, 'could not say that nobody watches groups any more'),
+          logger.info({ err: error }, 'could not say that groups are not watched any more'),
         )
       watchers.clear()
       fail(waits.keys(), new LongshoreError('PRODUCER_CLOSED', 'the producer was closed'))

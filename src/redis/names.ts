@@ -2,7 +2,7 @@
 
 /**
  * Which keys the scripts make and keep. Processes of another version that keep others do not meet: a worker that does not find the
- * relay's content claims straight from Postgres. Raise it when a script of before would misread what those of now write.
+ * relay's content claims directly from Postgres. Raise it when a script of before would misread what those of now write.
  */
 const LAYOUT = 2
 

@@ -38,7 +38,7 @@ export interface RelayOptions extends Partial<ScheduleSettings> {
   postgres?: PostgresConfig
   /** Where to listen for notifications, if `postgres` leads to a pooler in transaction mode. Default: `DATABASE_LISTEN_URL`, else `postgres`. */
   listen?: PostgresConfig
-  /** Where Redis is: a URL, or several of a cluster. Default: `REDIS_URL`; without it, jobs go straight through Postgres. */
+  /** Where Redis is: a URL, or several of a cluster. Default: `REDIS_URL`; without it, jobs go directly through Postgres. */
   redis?: RedisConfig
   /** Schema of the installation. Default `'longshore'`. */
   schema?: string
@@ -103,7 +103,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
   const { schema } = settings
   const told = given ?? createLogger('longshore', settings.logLevel)
   const postgresTold = tellOfPostgres(told, 'the relay tries again')
-  const redisTold = tellOfRedis(told, 'workers claim straight from Postgres until it can')
+  const redisTold = tellOfRedis(told, 'workers claim directly from Postgres until it can')
   const logger = withOutages(told, [redisTold, postgresTold])
   const postgres = options.postgres ?? settings.databaseUrl ?? ''
   const listen = options.listen ?? settings.listenUrl

@@ -84,7 +84,7 @@ export function addDeploymentMetrics(metrics: Metrics, read: () => Promise<Overv
   gauge('stuck_groups', 'Of those, groups that do not move although they could', ({ groups }) =>
     countOf(groups.stuck),
   )
-  gauge('has_leader', 'Whether somebody does the upkeep', ({ upkeep }) => Number(upkeep.leader !== null))
+  gauge('has_leader', 'Whether a process does the upkeep', ({ upkeep }) => Number(upkeep.leader !== null))
 }
 
 type Values = number | { labels: Record<string, string>; value: number }[]

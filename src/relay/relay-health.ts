@@ -14,7 +14,7 @@ export interface RelayProbes {
   readonly locks: Probe
 }
 
-const MEANWHILE = 'workers claim straight from Postgres'
+const MEANWHILE = 'workers claim directly from Postgres'
 
 /** Of a relay that runs. */
 export async function readHealth(isLeading: () => boolean, probes: RelayProbes): Promise<RelayHealth> {

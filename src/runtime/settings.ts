@@ -76,7 +76,7 @@ const shared = {
   redisUrl: optional(urls('redis', 'rediss'), {
     env: 'REDIS_URL',
     about: 'where Redis is: redis://host:port, several of one cluster separated by commas',
-    unset: 'none: jobs go straight through Postgres',
+    unset: 'none: jobs go directly through Postgres',
   }),
   schema: setting(text(SCHEMA_NAME, '<name>', SCHEMA_RULE), DEFAULT_SCHEMA, {
     env: 'LONGSHORE_SCHEMA',
@@ -108,7 +108,7 @@ const metrics = {
 const worker = {
   tags: optional(labels('tag', MOST_LABELS), {
     env: 'LONGSHORE_TAGS',
-    about: 'tags to offer, separated by commas',
+    about: 'tags that it has, separated by commas',
     unset: 'those of the tasks',
   }),
   queues: optional(labels('queue', MOST_LABELS), {

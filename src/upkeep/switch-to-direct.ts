@@ -22,6 +22,6 @@ export async function switchToDirect(
   ])
   if (rows[0]?.['has_left'])
     logger.warn(
-      'no relay has kept Redis in step for a minute: jobs go straight through Postgres until one does. Start `longshore relay` with REDIS_URL',
+      'no relay has kept Redis in step for a minute: jobs go directly through Postgres until one does. Start `longshore relay` with REDIS_URL',
     )
 }

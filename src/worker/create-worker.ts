@@ -42,7 +42,7 @@ export interface Worker {
    * had before; those that it has claimed are run.
    */
   setProperties(properties: Readonly<Record<string, string>>): Promise<void>
-  /** Where its jobs come from at this moment: through Redis, or straight from Postgres. */
+  /** Where its jobs come from at this moment: through Redis, or directly from Postgres. */
   readonly path: 'redis' | 'direct'
   /** Which jobs it claims: those of these tasks, queues and tags that ask for no other properties. */
   readonly serves: {

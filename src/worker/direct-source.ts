@@ -1,4 +1,4 @@
-/** Jobs straight from Postgres: one call settles and claims, and an idle worker is woken as `wake-up.ts` says. */
+/** Jobs directly from Postgres: one call settles and claims, and an idle worker is woken as `wake-up.ts` says. */
 import type { Pool } from '../postgres/connect.ts'
 import { setListening } from '../postgres/register-worker.ts'
 import type { WorkerKey } from '../postgres/secret.ts'

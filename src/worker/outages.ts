@@ -13,10 +13,10 @@ export interface Outages {
 
 export const createOutages = (logger: Logger): Outages => ({
   postgres: tellOfPostgres(logger, 'jobs that run go on, no others are claimed, and the worker tries again'),
-  redis: tellOfRedis(logger, 'jobs come straight from Postgres'),
+  redis: tellOfRedis(logger, 'jobs come directly from Postgres'),
   relay: createOutage(
     logger,
-    'jobs come straight from Postgres, because no relay keeps Redis in step: start `longshore relay`, or leave out REDIS_URL',
+    'jobs come directly from Postgres, because no relay keeps Redis in step: start `longshore relay`, or leave out REDIS_URL',
     'a relay keeps Redis in step: jobs come through Redis',
   ),
 })

@@ -47,7 +47,7 @@ const FIRST_PUT_BACK_MS = 10
 const MOST_PUT_BACK_MS = 1000
 const MOST_DONE = 1000
 const UNREGISTER_MS = 500
-/** How long a worker claims straight from Postgres before it asks Redis again: more workers may have come. */
+/** How long a worker claims directly from Postgres before it asks Redis again: more workers may have come. */
 const STRAIGHT_MS = 500
 const NOTHING: Exchange = {
   claimed: [],
@@ -75,7 +75,7 @@ export function createRedisSource(options: {
   facts: WorkerFacts
   /** How many jobs run here. */
   running: () => number
-  /** Straight from Postgres, or the jobs that are named. */
+  /** Directly from Postgres, or the jobs that are named. */
   ask: (outcomes: readonly Outcome[], limit: number, named?: Named) => Promise<Exchange>
   /** There may be something to take. */
   look: () => void
@@ -126,7 +126,7 @@ export function createRedisSource(options: {
     const wasOpen = isOpen
     isOpen = !isResting && queues.every(isFresh)
     if (isOpen === wasOpen) return
-    logger.info(isOpen ? 'jobs come through Redis' : 'jobs come straight from Postgres')
+    logger.info(isOpen ? 'jobs come through Redis' : 'jobs come directly from Postgres')
     options.onChange(isOpen)
   }
 

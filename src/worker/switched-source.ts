@@ -1,4 +1,4 @@
-/** Owns which way a worker's jobs come: through Redis while that way is open, else straight from Postgres. Both at once do no harm. */
+/** Owns which way a worker's jobs come: through Redis while that way is open, else directly from Postgres. Both at once do no harm. */
 import type { DirectSource } from './direct-source.ts'
 import type { JobSource } from './job-source.ts'
 import type { RedisSource } from './redis-source.ts'
@@ -8,7 +8,7 @@ export interface SwitchedSource extends JobSource {
   begin(): void
 }
 
-/** A relay that leads is heard by then; a worker that hears none goes straight to Postgres. */
+/** A relay that leads is heard by then; a worker that hears none goes directly to Postgres. */
 const FIRST_BEAT_MS = 700
 /** Workers whose way through Redis has closed do not all ask Postgres at the same moment. */
 const DIRECT_WITHIN_MS = 300

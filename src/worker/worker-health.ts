@@ -19,7 +19,7 @@ export interface StoreProbes {
   readonly locks: Probe
 }
 
-const MEANWHILE = 'jobs come straight from Postgres'
+const MEANWHILE = 'jobs come directly from Postgres'
 
 /** Of a worker that runs, drained or not. */
 export async function readHealth(lives: Lives, probes: StoreProbes, leaseMs: number): Promise<WorkerHealth> {

@@ -21,14 +21,14 @@ export interface WorkerOptions {
   listen?: PostgresConfig
   /**
    * Where Redis is: a URL, or several of a cluster. Default: `REDIS_URL`. Used while a relay keeps it in step with Postgres; without
-   * it, or while it is away, jobs come straight from Postgres.
+   * it, or while it is away, jobs come directly from Postgres.
    */
   redis?: RedisConfig
   /** Schema of the installation. Default `'longshore'`. */
   schema?: string
   /** What this worker can do: `[resize.handle(async job => …), …]`. */
   handlers: readonly Handler[]
-  /** The tags it offers. Default: the tags of its tasks. */
+  /** The tags it has. Default: the tags of its tasks. */
   tags?: readonly string[]
   /** The queues it serves. Default: the queues of its tasks. */
   queues?: readonly string[]

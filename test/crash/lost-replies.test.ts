@@ -32,7 +32,7 @@ describe('a lost reply', () => {
     })
     /** The retry is on its way only when all of it has run. */
     const losing = async <T>(enqueue: () => Promise<T>, runs: number): Promise<T> => {
-      const lost = theProxy.loseReplyTo('enqueue_alike')
+      const lost = theProxy.loseReplyTo('enqueue_plain')
       const enqueued = enqueue()
       await lost
       theProxy.holdAll()

@@ -111,7 +111,7 @@ describe('Redis emptied, and Postgres breaks the connection on which a lane is r
         )
         return rows.length > 0
       })
-      await eventually('jobs come straight from Postgres', async () => worker.path === 'direct')
+      await eventually('jobs come directly from Postgres', async () => worker.path === 'direct')
       await blocker.query('select pg_advisory_unlock(4713)')
     })
     await eventually('jobs come through Redis again', async () => worker.path === 'redis')

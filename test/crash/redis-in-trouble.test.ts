@@ -30,7 +30,7 @@ describe('Redis', () => {
     await redis.command('CONFIG', 'SET', 'maxmemory', '1')
     await producer.enqueueMany(task, numbers(500))
     await done.reached(600)
-    await eventually('jobs come straight from Postgres', async () => worker.path === 'direct')
+    await eventually('jobs come directly from Postgres', async () => worker.path === 'direct')
     for (const n of numbers(20)) {
       await producer.enqueue(task, n)
       await done.reached(601 + n)
@@ -75,7 +75,7 @@ describe('Redis', () => {
     freeze()
     await producer.enqueueMany(task, numbers(500))
     await done.reached(600)
-    await eventually('jobs come straight from Postgres', async () => worker.path === 'direct')
+    await eventually('jobs come directly from Postgres', async () => worker.path === 'direct')
     await producer.enqueueMany(task, numbers(100))
     await done.reached(700)
     wake()

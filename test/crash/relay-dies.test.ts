@@ -132,7 +132,7 @@ describe('a relay', () => {
     await relay.kill()
     await producer.enqueueMany(task, numbers(100))
     await done.reached(100)
-    await eventually('jobs come straight from Postgres', async () => worker.path === 'direct')
+    await eventually('jobs come directly from Postgres', async () => worker.path === 'direct')
     const ref = await producer.enqueue(task, 0, { delay: '50ms' })
     expect(await producer.waitFor(ref)).toMatchObject({ state: 'succeeded' })
     await (await startRelay()).leads()

@@ -22,7 +22,7 @@ const goes = (worker: WorkerProcess, path: 'redis' | 'direct') =>
   eventually(`jobs come ${path}`, async () => worker.path === path, 30_000)
 
 describe('a version with another layout in Redis', () => {
-  it('claims straight from Postgres until its own relay leads, and then the version before does', async () => {
+  it('claims directly from Postgres until its own relay leads, and then the version before does', async () => {
     const oldRelay = await startRelay()
     await oldRelay.leads()
     const old = await startProcess({ name: 'old', maxConcurrentTasks: 2 })
@@ -55,7 +55,7 @@ describe('a version with another layout in Redis', () => {
 })
 
 describe('a version with other scripts in Redis', () => {
-  it('[X15] claims straight from Postgres until its own relay loads them, and says so once; the version before goes on', async () => {
+  it('[X15] claims directly from Postgres until its own relay loads them, and says so once; the version before goes on', async () => {
     const oldRelay = await deployment.relay()
     const old = await deployment.worker({ maxConcurrentTasks: 2, handlers: [nap.handle(() => pause(10))] })
     expect((await rewritten.spawnCli(['migrate'], { DATABASE_URL: database.url }).ended).code).toBe(0)

@@ -35,8 +35,8 @@ describe('plain SQL', () => {
     ['{"priority": "high"}', 'priority must be a whole number from 0 to 2047, got "high"'],
     ['{"priority": true}', 'priority must be a whole number'],
     ['{"priority": [[1]]}', 'priority must be a whole number'],
-    ['{"attempts": 0}', 'attempts must be a whole number from 1 to 1000'],
-    ['{"attempts": {}}', 'attempts must be a whole number from 1 to 1000'],
+    ['{"maxAttempts": 0}', 'maxAttempts must be a whole number from 1 to 1000'],
+    ['{"maxAttempts": {}}', 'maxAttempts must be a whole number from 1 to 1000'],
     ['{"delayMs": -1}', 'delayMs must be a number from 0 to 315360000000'],
     ['{"delayMs": "1h"}', 'delayMs must be a number from 0 to 315360000000, got "1h"'],
     ['{"delayMs": 1, "runAt": "2030-01-01"}', 'give delayMs or runAt, not both'],
@@ -67,7 +67,7 @@ describe('plain SQL', () => {
       null,
       '{"priority": null, "runAt": null, "queue": null, "id": null, "constraints": null, "delayMs": null}',
       '{"runAt": "1970-01-01T00:00:00Z"}',
-      '{"runAt": "2109-05-14T23:59:59Z", "priority": 2047, "attempts": 1000}',
+      '{"runAt": "2109-05-14T23:59:59Z", "priority": 2047, "maxAttempts": 1000}',
       '{"delayMs": 315360000000}',
       '{"delayMs": 0.5}',
     ]) {
@@ -109,7 +109,7 @@ describe('plain SQL', () => {
     const other = await database.connect()
     await other.query('begin')
     await other.query('select * from longshore.cancel($1)', [[ref.id]])
-    const held = `55P03 longshore: somebody holds job ${ref.id} for longer than a second`
+    const held = `55P03 longshore: job ${ref.id} is locked by another transaction for longer than a second`
     expect(await asked('select * from longshore.cancel($1)', [[ref.id]])).toContain(held)
     expect(await asked("select longshore.change($1, '{}')", [ref.id])).toContain(held)
     await other.query('rollback')

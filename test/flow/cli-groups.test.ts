@@ -139,7 +139,7 @@ describe('longshore workflows', () => {
       longshore('workflows', '--resume'),
     ])
     expect(list.stdout).toBe(
-      `stopped: halted by the failure of job ${bad.id} (the paper ran out); nobody has the turn; 1 waiting; --resume lets it go on\n` +
+      `stopped: halted by the failure of job ${bad.id} (the paper ran out); no job has the turn; 1 waiting; --resume lets it go on\n` +
         `flowing: goes on; job ${flowing[0]?.id} of task step has the turn, scheduled; 2 waiting\n`,
     )
     expect(JSON.parse(json.stdout)).toEqual({

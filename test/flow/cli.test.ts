@@ -134,7 +134,7 @@ describe('longshore', () => {
       LONGSHORE_LOG_LEVEL: 'debug',
     })
     await worker.says('running tasks shout; queues default; tags default, loud; properties none; ')
-    await worker.says('; jobs come straight from Postgres\n')
+    await worker.says('; jobs come directly from Postgres\n')
     const producer = createProducer({ postgres: database.url })
     const shout = defineTask({ name: 'shout' })
     const ref = await producer.enqueue(shout, 'hello')
@@ -172,7 +172,7 @@ describe('longshore', () => {
     const env = { DATABASE_URL: database.url, REDIS_URL: inject('redisUrl') }
     const worker = longshore(['worker', tasks, '--properties', 'gpu=a100'], env)
     await worker.says(
-      'properties gpu=a100; jobs come straight from Postgres for now: no relay of this version is heard in Redis; start `longshore relay`',
+      'properties gpu=a100; jobs come directly from Postgres for now: no relay of this version is heard in Redis; start `longshore relay`',
     )
     await worker.says('because no relay keeps Redis in step: start `longshore relay`')
     const relay = longshore(['relay'], env)

@@ -87,7 +87,7 @@ describe.each(['worker', 'relay'])('a %s', command => {
     }
     await says(/^up$/)
     redis.proxy.holdAll()
-    await says(/^away \((jobs come|workers claim) straight from Postgres\): ./)
+    await says(/^away \((jobs come|workers claim) directly from Postgres\): ./)
     redis.proxy.letFlow()
     await says(/^up$/)
   })

@@ -219,7 +219,7 @@ const CALLED = [
   ],
   ...[
     'eligible_workers',
-    'enqueue_alike',
+    'enqueue_plain',
     'enqueue_jobs',
     'lanes_with_jobs',
     'make_lane',

@@ -166,7 +166,7 @@ describe('the outbox', () => {
     expect(await noted()).toMatchObject([{ limits: [expect.any(Number)], jobs: [] }])
   })
 
-  it('[X3] holds nothing where jobs go straight through Postgres', async () => {
+  it('[X3] holds nothing where jobs go directly through Postgres', async () => {
     await database.rows("update longshore.settings set dispatch = 'direct'")
     const producer = deployment.producer()
     const [ref] = await producer.enqueueMany(task, numbers(10))

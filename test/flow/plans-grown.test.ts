@@ -37,7 +37,7 @@ it('what a connection planned while the queue was nearly empty still goes by key
     }
   }
   const enqueue = (ids: string[]) =>
-    client.query("select longshore.enqueue_alike('default', 't', 'default', 0, 3, $1, $2, false)", [
+    client.query("select longshore.enqueue_plain('default', 't', 'default', 0, 3, $1, $2, false)", [
       ids,
       ids.map(() => '{}').join('\n'),
     ])

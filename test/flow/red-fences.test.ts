@@ -403,7 +403,7 @@ const deaf = async (queue: TestQueue) => {
 const lowOf = async (queue: TestQueue) =>
   (await queue.snapshot()).low.includes(1) ? [] : 'nobody reads the lane in again'
 
-/** A lane of which Redis holds two and Postgres more; its worker goes straight to Postgres. */
+/** A lane of which Redis holds two and Postgres more; its worker goes directly to Postgres. */
 const spilled = async (queue: TestQueue) => {
   await queue.refill(queue.step(), laneFacts(1), START, { score: '5', id: 'e' }, [
     job('a'),

@@ -66,8 +66,8 @@ const submitPair = async () => {
 const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Promise<unknown> }[] = [
   {
     verb: 'an enqueue of jobs of one kind',
-    note: { name: 'enqueue_alike', guard: 'tell-relay' },
-    bell: { name: 'enqueue_alike', guard: 'wake-worker' },
+    note: { name: 'enqueue_plain', guard: 'tell-relay' },
+    bell: { name: 'enqueue_plain', guard: 'wake-worker' },
     happens: () => enqueue(),
   },
   {
@@ -92,7 +92,7 @@ const verbs: { verb: string; note: Weakness; bell?: Weakness; happens: () => Pro
   {
     verb: 'a submission of a group',
     note: { name: 'insert_linked', guard: 'tell-relay' },
-    bell: { name: 'offer', guard: 'wake-worker' },
+    bell: { name: 'announce_ready', guard: 'wake-worker' },
     happens: submitPair,
   },
   {

@@ -365,7 +365,7 @@ holds('Postgres', 'producer', 'skip the checks of `longshore.enqueue` through an
   const alike = (queue: string, payload = '{}') =>
     refusal(
       'bank',
-      "select longshore.enqueue_alike($1, 't', 't', 0, 3, array[gen_random_uuid()], $2, false)",
+      "select longshore.enqueue_plain($1, 't', 't', 0, 3, array[gen_random_uuid()], $2, false)",
       [queue, payload],
     )
   expect(await alike('q')).toBe('done')
@@ -417,8 +417,8 @@ holds(
       ],
       ...[
         'enqueue',
-        'enqueue_alike',
         'enqueue_jobs',
+        'enqueue_plain',
         'explain',
         'forget_awaited',
         'make_lane',

@@ -133,7 +133,7 @@ describe('what is bounded', () => {
     takes.stop()
     const ids = order.map(row => row.id)
     expect((await deployment.runs()).map(run => run.jobId)).toEqual(ids)
-    // On a machine with other things to do a beat may be late, and the worker goes straight to Postgres for a while.
+    // On a machine with other things to do a beat may be late, and the worker goes directly to Postgres for a while.
     const rank = new Map(ids.map((id, n) => [id, n]))
     expect(takes.ids.length).toBeGreaterThan(1000)
     expect(takes.ids).toEqual([...takes.ids].sort((a, b) => (rank.get(a) ?? 0) - (rank.get(b) ?? 0)))

@@ -79,7 +79,7 @@ it('[X7] Postgres with a certificate of another authority is refused, by each of
   await expect(migrate({ postgres: verified('redis') })).rejects.toMatchObject(untrusted)
 })
 
-it('[X7] Redis with a certificate of another authority is refused: jobs go straight through Postgres', async () => {
+it('[X7] Redis with a certificate of another authority is refused: jobs go directly through Postgres', async () => {
   const told = () => {
     const lines: string[] = []
     return { lines, logger: pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) }) }
@@ -102,7 +102,7 @@ it('[X7] Redis with a certificate of another authority is refused: jobs go strai
     expect(byRelay.lines.join('\n')).toMatch(/certificate/)
     await eventually('the worker says so', async () =>
       byWorker.lines.some(line =>
-        /certificate.*Redis cannot be used: jobs come straight from Postgres/.test(line),
+        /certificate.*Redis cannot be used: jobs come directly from Postgres/.test(line),
       ),
     )
   } finally {

@@ -5,7 +5,7 @@ import { useModelRuns } from '../support/model-runs.ts'
 
 const runs = useModelRuns(useDatabase())
 
-describe('random histories, straight through Postgres', () => {
+describe('random histories, directly through Postgres', () => {
   it('[S1] [S11] every answer and every state is what the model says, and every invariant holds', async () => {
     expect(await runs.check()).toBeGreaterThan(0)
   }, 3_600_000)

@@ -124,5 +124,5 @@ function describeFaults(faults: readonly Fault[], name: string, isWithRedis: boo
   })
 }
 
-describeFaults(direct, 'straight through Postgres', false)
+describeFaults(direct, 'directly through Postgres', false)
 describeFaults(throughRedis, 'through Redis', true)

@@ -183,7 +183,7 @@ describe('the frame', () => {
       [
         "longshore top  schema longshore  dispatch direct  12:34:56 UTC           q quits",
         "ended -  enqueued -  running 0 of 0  workers 0 live",
-        "upkeep: nobody, start a worker or longshore relay",
+        "upkeep: no process does it, start a worker or longshore relay",
         "QUEUE  READY  SCHEDULED  WAITING  RUNNING  OLDEST  OVERDUE",
         "no queues yet: enqueue a job or start a worker",
         "ID  WORKER  STATE  JOBS  MEM  LAG  DONE  BEAT  PROPERTIES",

@@ -1,6 +1,6 @@
 /**
  * P14: how soon is an emptied Redis of use again, with very many ready jobs? A crowd of workers drains them all the time: first
- * through Redis, then straight from Postgres, then through Redis again.
+ * through Redis, then directly from Postgres, then through Redis again.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { nowUs } from '../../jobs/clock.ts'

@@ -2,7 +2,7 @@
 --   select * from longshore.cancel(array['0198c0de-…']::uuid[])
 -- Answers for each: `cancelled` (it never starts), `cancelling` (it runs: its worker is told, and however the run ends the
 -- job ends as cancelled), `finished` (it had ended before) or `unknown` (also for what is another's). What waits for them ends or goes on by the policies of
--- the edges, and the next of a workflow has its turn. Waits at most a second for whoever holds a row.
+-- the edges, and the next of a workflow has its turn. Waits at most a second for the lock of a row.
 -- public: producer
 create function longshore.cancel(p_ids uuid[]) returns table (id uuid, answer text)
 language plpgsql volatile
@@ -58,7 +58,7 @@ begin
       v_linked, array_fill('cancelled'::longshore.job_state, array[cardinality(v_linked)]), v_workflows, '1 second');
   end if;
 exception when lock_not_available then
-  raise exception 'longshore: somebody holds job % for longer than a second', id
+  raise exception 'longshore: job % is locked by another transaction for longer than a second', id
     using errcode = 'lock_not_available', hint = 'An open transaction has changed or cancelled it: try again when that has ended.';
 end
 $$;

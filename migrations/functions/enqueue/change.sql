@@ -1,5 +1,5 @@
 -- Change a job that has not started: {priority, runAt (ms since 1970) or delayMs, constraintTag}; what is not given stays.
--- Waits at most a second for whoever holds the row.
+-- Waits at most a second for the lock of the row.
 -- Answers `changed`, `running` or `finished` (too late: nothing was changed) or `unknown` (also for what is another's).
 -- public: producer
 create function longshore.change(p_id uuid, p_change jsonb) returns text
@@ -56,13 +56,13 @@ begin
   update longshore.jobs j set score = v_job.score, lane = v_job.lane, state = v_state where j.id = p_id;
   /* guard: tell-relay */ perform longshore.note_changes(array[p_id]) where 'ready' in (v_job.state, v_state); /* end tell-relay */
   if v_state = 'ready' then
-    /* guard: wake-worker */ perform longshore.offer(v_job.lane, v_job.score, p_id, 1); /* end wake-worker */
+    /* guard: wake-worker */ perform longshore.announce_ready(v_job.lane, v_job.score, p_id, 1); /* end wake-worker */
   elsif v_state = 'scheduled' and v_run_at_ms < v_now_ms + 300 then
     perform pg_notify('longshore.due', '');
   end if;
   return 'changed';
 exception when lock_not_available then
-  raise exception 'longshore: somebody holds job % for longer than a second', p_id
+  raise exception 'longshore: job % is locked by another transaction for longer than a second', p_id
     using errcode = 'lock_not_available', hint = 'An open transaction has changed or cancelled it: try again when that has ended.';
 end
 $$;

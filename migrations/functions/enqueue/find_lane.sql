@@ -1,4 +1,4 @@
--- The id of the lane for jobs of this kind, made when there is none. A lane with a concurrency key stands below the one
+-- The id of the lane for these jobs, made when there is none. A lane with a concurrency key stands below the one
 -- without. Never waits for another transaction: lanes are not unique, so nothing can conflict, at any isolation level.
 create function longshore.find_lane(
   p_queue text, p_task text, p_tag text, p_constraint_tag text, p_key text default ''

@@ -12,7 +12,7 @@
 -- stops the workflow), p_group or, for each job its own, p_groups, p_pending (how many dependencies of each are open). Of these
 -- none is said to be ready.
 --
--- p_traces: the trace context of each job, or null where nobody traces. In both an empty text means none too: whether an array that
+-- p_traces: the trace context of each job, or null where nothing is traced. In both an empty text means none too: whether an array that
 -- is written as a text can hold null depends on array_nulls.
 -- p_whole: all of them or none: an id of a job of another task or user is refused, since nothing of what was asked for would run under it.
 create function longshore.insert_jobs(
@@ -85,7 +85,7 @@ begin
       p_workflows, p_halts, p_group, p_groups, p_pending, p_checked, p_traces) l;
   elsif p_checked then
     if current_setting('transaction_isolation') <> 'read committed' then
-      -- Above READ COMMITTED the history cannot be read afresh below: whoever ends one of these jobs right now
+      -- Above READ COMMITTED the history cannot be read afresh below: a transaction that ends one of these jobs right now
       -- must become a serialization failure.
       /* guard: job-locks */ perform 1 from longshore.jobs j where j.id = any (p_ids) order by j.id for key share; /* end job-locks */
     end if;

@@ -27,7 +27,7 @@ declare
   v_lane record;
 begin
   if p_checked then
-    -- Before the workflows, as settle does: whoever ends one of these jobs right now is waited for. Above READ COMMITTED that
+    -- Before the workflows, as settle does: a transaction that ends one of these jobs right now is waited for. Above READ COMMITTED that
     -- becomes a serialization failure, since the history cannot be read afresh below.
     /* guard: job-locks */ perform from longshore.jobs j where j.id = any (p_ids) order by j.id for key share; /* end job-locks */
   end if;
@@ -47,7 +47,7 @@ begin
     if v_keys is null then
       p_workflows := null;
     else
-      -- A statement of its own, after the locks: whoever had the turn and has ended is gone.
+      -- A statement of its own, after the locks: a job that had the turn and has ended is gone.
       select array_agg(w.is_free /* guard: one-turn */ and h.id is null /* end one-turn */ order by w.no)
       into v_free
       from unnest(v_workflows, v_free) with ordinality as w(id, is_free, no)
@@ -99,7 +99,7 @@ begin
     from unnest(ready) as r(id)
     cross join lateral (select j.* from longshore.jobs j where j.id = r.id offset 0) j group by j.lane order by j.lane
   loop
-    perform longshore.offer(v_lane.lane, v_lane.score, v_lane.first, v_lane.jobs);
+    perform longshore.announce_ready(v_lane.lane, v_lane.score, v_lane.first, v_lane.jobs);
   end loop;
   /* guard: tell-relay */ perform longshore.note_changes(ready) where ready <> '{}'; /* end tell-relay */
   if p_checked and v_workflows is not null then

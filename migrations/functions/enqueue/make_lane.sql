@@ -1,4 +1,4 @@
--- The lane for jobs of this kind, in a short transaction of its own: one at a time, so that many who need a new lane at
+-- The lane for these jobs, in a short transaction of its own: one at a time, so that many who need a new lane at
 -- once make one. Inside a user's transaction use find_lane, which never waits.
 -- public: producer
 create function longshore.make_lane(

@@ -99,7 +99,7 @@ begin
       is_done := true;
       said := said || format('it is %s and waits for %s', v_state, v_pending);
       if v_state = 'ready' then
-        perform longshore.offer(v_job.lane, v_job.score, v_job.id, 1);
+        perform longshore.announce_ready(v_job.lane, v_job.score, v_job.id, 1);
       elsif v_state = 'scheduled' then
         perform pg_notify('longshore.due', '');
       end if;

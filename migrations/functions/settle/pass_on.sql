@@ -183,7 +183,7 @@ begin
   loop
     if v_lane.state = 'ready' then
       v_ready := v_ready || v_lane.ids;
-      /* guard: wake-worker */ perform longshore.offer(
+      /* guard: wake-worker */ perform longshore.announce_ready(
         v_lane.lane, v_lane.score, v_lane.ids[1], cardinality(v_lane.ids)); /* end wake-worker */
     else
       v_due_soon := v_due_soon or v_lane.is_soon;

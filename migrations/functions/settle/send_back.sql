@@ -22,7 +22,7 @@ begin
   insert into longshore.past_runs (job_id, lease_token, worker_id) values (p_job.id, p_job.lease_token, p_job.worker_id)
   on conflict do nothing;
   if v_state = 'ready' then
-    /* guard: wake-worker */ perform longshore.offer(p_job.lane, v_score, p_job.id, 1); /* end wake-worker */
+    /* guard: wake-worker */ perform longshore.announce_ready(p_job.lane, v_score, p_job.id, 1); /* end wake-worker */
   elsif p_delay_ms < 300 then
     perform pg_notify('longshore.due', '');
   end if;

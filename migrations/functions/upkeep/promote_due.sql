@@ -36,7 +36,7 @@ begin
   loop
     promoted := promoted + cardinality(v_lane.ids);
     v_ids := v_ids || v_lane.ids;
-    /* guard: wake-worker */ perform longshore.offer(
+    /* guard: wake-worker */ perform longshore.announce_ready(
       v_lane.lane, v_lane.score, v_lane.ids[1], cardinality(v_lane.ids)); /* end wake-worker */
   end loop;
   /* guard: tell-relay */ perform longshore.note_changes(v_ids) where v_ids <> '{}'; /* end tell-relay */

@@ -1,8 +1,8 @@
--- The usual enqueue in few statements: new jobs of one kind that ask for nothing (no constraints, key, time, workflow or group).
+-- Plain jobs in few statements: new jobs of one lane that ask for nothing (no constraints, key, time, workflow or group).
 -- Payloads as in enqueue_jobs, which does everything else. Returns where they stand. p_hinted: the caller tells Redis of them
 -- after the commit.
 -- public: producer
-create function longshore.enqueue_alike(
+create function longshore.enqueue_plain(
   p_queue text, p_task text, p_tag text, p_priority int, p_max_attempts int, p_ids uuid[], p_payloads text, p_hinted boolean,
   out lane int, out score bigint
 )

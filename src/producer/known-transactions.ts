@@ -1,6 +1,6 @@
 /** Owns what people give as `tx` that is no client: how each is known by its shape, and the line that works instead. */
 
-interface Kind {
+interface KnownTransaction {
   name: string
   isIt(given: Given): boolean
   /** What to give as `tx`. */
@@ -12,7 +12,7 @@ type Given = Readonly<Record<string, unknown>>
 const has = (given: Given, ...names: string[]) => names.every(name => name in given)
 const calls = (given: Given, ...names: string[]) => names.every(name => typeof given[name] === 'function')
 
-const KINDS: readonly Kind[] = [
+const KNOWN: readonly KnownTransaction[] = [
   {
     name: 'a Prisma transaction',
     isIt: given => calls(given, '$queryRawUnsafe'),
@@ -74,5 +74,5 @@ const KINDS: readonly Kind[] = [
 ]
 
 /** What this is, if it is known and is no client. */
-export const kindOf = (given: object): Pick<Kind, 'name' | 'instead'> | undefined =>
-  KINDS.find(kind => kind.isIt(given as Given))
+export const knownTransaction = (given: object): Pick<KnownTransaction, 'name' | 'instead'> | undefined =>
+  KNOWN.find(known => known.isIt(given as Given))
