@@ -123,7 +123,7 @@ describe('a change and a claim at once', () => {
     '[C6] the change first: a claim %s does not hand the job to a worker that no longer fits',
     async (_, isLimited) => {
       deployment.skipAudit('a guard is taken away, and jobs are removed by hand')
-      const paused = { name: 'claim_lanes', point: 'found', insertion: pauseAt(78) }
+      const paused = { name: isLimited ? 'claim_lanes' : 'claim', point: 'found', insertion: pauseAt(78) }
       expect(await weakened(database, [paused], () => changeFirst(isLimited))).toBe(0)
     },
   )

@@ -92,11 +92,10 @@ describe('claim', () => {
       await database.connect(),
     ]
     // In the middle of a statement that has its snapshot: from here on only what it looks at again can save it.
-    const second = 'p_most < 4' // the first batch has brought two
-    const pause = `and (not ${second} or pg_advisory_xact_lock_shared(4712)::text = '')`
+    const pause = "and (v_reach = 4 or pg_advisory_xact_lock_shared(4712)::text = '')"
     return weakened(
       database,
-      [{ name: 'lock_jobs', point: 'reading', insertion: pause }, ...weaknesses],
+      [{ name: 'claim', point: 'locking', insertion: pause }, ...weaknesses],
       async () => {
         await holding.query('begin')
         await holding.query('select from longshore.jobs where id = any ($1) for update', [ids.slice(0, 2)])
@@ -122,13 +121,13 @@ describe('claim', () => {
     expect(await claimFromStalePage([])).toEqual([2, 3, 6, 7])
     // A row that was overtaken is not at its place any more. Looked up by ids, only the second look at state and lane is left.
     const byIds: Weakness = {
-      name: 'lock_jobs',
+      name: 'claim',
       guard: 'same-place',
-      replacement: 'j.id = any (array(select o.id from longshore.jobs o where o.ctid = any (p_rows)))',
+      replacement: 'j.id = any (array(select o.id from longshore.jobs o where o.ctid = any (v_found)))',
     }
-    const without = (guard: string): Weakness => ({ name: 'lock_jobs', guard })
+    const without = (guard: string): Weakness => ({ name: 'claim', guard })
     expect(await claimFromStalePage([byIds])).toEqual([2, 3, 6, 7])
-    expect(await claimFromStalePage([byIds, without('still-ready')])).toEqual([2, 3, 4, 6])
+    expect(await claimFromStalePage([byIds, without('found-still-ready')])).toEqual([2, 3, 4, 6])
     expect(await claimFromStalePage([byIds, without('own-lane')])).toEqual([2, 3, 5, 6])
   })
 

@@ -42,11 +42,13 @@ interface Way {
   /** Of its worker; the job is of the first. */
   tasks: string[]
   /** Without looking at the state. */
-  stateless: Weakness[]
+  stateless?: Weakness[]
   /** How another gets hold of the job before. */
   other: Claim
 }
 const STILL_READY = 'still-ready'
+/** Where rows are looked up by their ids, those are found too that have changed since. */
+const ANYWHERE = 'j.id = any (array(select o.id from longshore.jobs o where o.ctid = any (v_found)))'
 const MERGED: Weakness[] = [
   { name: 'merge_lanes', guard: 'ready' },
   { name: 'lock_jobs', guard: STILL_READY },
@@ -60,7 +62,7 @@ const ways: Way[] = [
     stateless: [{ name: 'claim', guard: STILL_READY }],
     other: claimNamed,
   },
-  { way: 'from several lanes', claim, tasks: ['one', 'two'], stateless: MERGED, other: claimNamed },
+  { way: 'from several lanes', claim, tasks: ['one', 'two'], other: claimNamed },
   { way: 'from one lane under a limit', claim, tasks: ['limited'], stateless: MERGED, other: claimNamed },
   {
     way: 'from several lanes beside a limit',
@@ -109,19 +111,30 @@ const whileFound = async (
   return got
 }
 
-/** Where each way has its snapshot, and has not locked the job yet. */
-const readings: { way: string; claim: Claim; other: Claim; tasks: string[]; name: string }[] = [
-  { way: 'one lane', claim, other: claimNamed, tasks: ['one'], name: 'claim' },
-  { way: 'several lanes', claim, other: claimNamed, tasks: ['one', 'two'], name: 'lock_jobs' },
-  { way: 'named', claim: claimNamed, other: claim, tasks: ['one'], name: 'claim_these' },
+/** Where each way has its snapshot, and has not locked the job yet. A row that has changed since is not at its place any more either. */
+const readings = [
+  {
+    way: 'one lane',
+    ...{ claim, other: claimNamed, tasks: ['one'] },
+    point: { name: 'claim', point: 'reading' },
+    without: [{ name: 'claim', guard: STILL_READY }],
+  },
+  {
+    way: 'several lanes',
+    ...{ claim, other: claimNamed, tasks: ['one', 'two'] },
+    point: { name: 'claim', point: 'locking' },
+    without: [
+      { name: 'claim', guard: 'found-still-ready' },
+      { name: 'claim', guard: 'same-place', replacement: ANYWHERE },
+    ],
+  },
+  {
+    way: 'named',
+    ...{ claim: claimNamed, other: claim, tasks: ['one'] },
+    point: { name: 'claim_these', point: 'reading' },
+    without: [{ name: 'claim_these', guard: STILL_READY }],
+  },
 ]
-
-/** A row that has changed since it was found is not at its place any more either. */
-const ANYWHERE: Weakness = {
-  name: 'lock_jobs',
-  guard: 'same-place',
-  replacement: 'j.id = any (array(select o.id from longshore.jobs o where o.ctid = any (p_rows)))',
-}
 
 const functions = [
   ['one lane', claim],
@@ -130,12 +143,12 @@ const functions = [
 const CONDITIONS = ['task', 'tag', 'constraints', 'queue'] as const
 
 describe('a claim', () => {
-  it.each(byWay)(
+  it.each(byWay.filter(([, { stateless }]) => stateless))(
     '[C8] %s hands over what is ready, and nothing that runs',
     (_, { stateless, tasks, claim, other }) =>
       check({
         rule: 'the state in the compare-and-set of a claim',
-        without: stateless,
+        without: stateless ?? [],
         happens: async () => {
           const { job } = await prepare(tasks)
           expect(await other((await workByHand(database, [tasks[0] as string])).id, [job.id])).toEqual([
@@ -150,8 +163,8 @@ describe('a claim', () => {
   it.each(readings)('[C8] hands over a job once that another claims in the same moment ($way)', way =>
     check({
       rule: 'the state, looked at again under the lock',
-      given: [{ name: way.name, point: 'reading', insertion: `and ${AT_BARRIER}` }],
-      without: [{ name: way.name, guard: STILL_READY }, ...(way.name === 'lock_jobs' ? [ANYWHERE] : [])],
+      given: [{ ...way.point, insertion: `and ${AT_BARRIER}` }],
+      without: way.without,
       happens: async () => {
         await whileFound(way, async ({ job }) => {
           expect(await way.other((await workByHand(database, ['one'])).id, [job.id])).toEqual([job.id])
@@ -197,55 +210,53 @@ describe('a claim', () => {
     }),
   )
 
-  it.each([[['one', 'two']], [['one', 'limited']]])(
-    '[X4] that looks further gives no lower token than a run had that began and was given back meanwhile (%s)',
-    tasks =>
-      check({
-        rule: 'the token is drawn under the lock of the job',
-        // The second look of a claim whose first found all jobs held.
-        given: [{ name: 'claim_lanes', point: 'further', insertion: pauseAt(BARRIER) }],
-        without: [
-          {
-            name: 'claim_lanes',
-            point: 'begin',
-            insertion: "perform set_config('test.token', nextval('longshore.lease_tokens')::text, true);",
-          },
-          {
-            name: 'hand_over',
-            guard: 'new-token',
-            replacement:
-              "coalesce(nullif(current_setting('test.token', true), '')::bigint, nextval('longshore.lease_tokens'))",
-          },
-        ],
-        happens: async () => {
-          const { producer, job } = await prepare(tasks)
-          const others = await producer.enqueueMany(one, [2, 3, 4, 5])
-          const last = await producer.enqueue(one, 6)
-          const holder = await begin()
-          await holder.query('select from longshore.jobs where id = any ($1) for update', [
-            [job, ...others].map(({ id }) => id),
-          ])
-          const worker = await workByHand(database, [...tasks])
-          const { open } = await barrier(BARRIER)
-          const client = await begin()
-          const claimed = underWay(claim(worker.id, [], client))
-          await waitsForLock(database, client)
-          const other = await workByHand(database, [tasks[0] as string])
-          const [run] = await database.rows<{ ids: string; lease_tokens: string }>(
-            'select ids, lease_tokens from longshore.claim($1, 5, $2, array(select distinct lane from longshore.jobs))',
-            [other.id, [last.id]],
-          )
-          expect(run?.ids).toBe(last.id)
-          const token = run?.lease_tokens.split('*')[0]
-          await other.settleOthers([{ id: last.id, token, outcome: 'released' }])
-          await open()
-          await claimed
-          await client.query('commit')
-          await holder.query('rollback')
+  it('[X4] that looks further gives no lower token than a run had that began and was given back meanwhile', () =>
+    check({
+      rule: 'the token is drawn under the lock of the job',
+      // The second look of a claim whose first found all jobs held.
+      given: [{ name: 'claim_lanes', point: 'further', insertion: pauseAt(BARRIER) }],
+      without: [
+        {
+          name: 'claim_lanes',
+          point: 'begin',
+          insertion: "perform set_config('test.token', nextval('longshore.lease_tokens')::text, true);",
         },
-        tells: /^3: .* it was claimed with token \d+ after token \d+/m,
-      }),
-  )
+        {
+          name: 'hand_over',
+          guard: 'new-token',
+          replacement:
+            "coalesce(nullif(current_setting('test.token', true), '')::bigint, nextval('longshore.lease_tokens'))",
+        },
+      ],
+      happens: async () => {
+        const tasks = ['one', 'limited']
+        const { producer, job } = await prepare(tasks)
+        const others = await producer.enqueueMany(one, [2, 3, 4, 5])
+        const last = await producer.enqueue(one, 6)
+        const holder = await begin()
+        await holder.query('select from longshore.jobs where id = any ($1) for update', [
+          [job, ...others].map(({ id }) => id),
+        ])
+        const worker = await workByHand(database, tasks)
+        const { open } = await barrier(BARRIER)
+        const client = await begin()
+        const claimed = underWay(claim(worker.id, [], client))
+        await waitsForLock(database, client)
+        const other = await workByHand(database, ['one'])
+        const [run] = await database.rows<{ ids: string; lease_tokens: string }>(
+          'select ids, lease_tokens from longshore.claim($1, 5, $2, array(select distinct lane from longshore.jobs))',
+          [other.id, [last.id]],
+        )
+        expect(run?.ids).toBe(last.id)
+        const token = run?.lease_tokens.split('*')[0]
+        await other.settleOthers([{ id: last.id, token, outcome: 'released' }])
+        await open()
+        await claimed
+        await client.query('commit')
+        await holder.query('rollback')
+      },
+      tells: /^3: .* it was claimed with token \d+ after token \d+/m,
+    }))
 
   it.each(functions)(
     '[S7] holds its worker until the commit: no rescue misses what it hands over (%s)',

@@ -317,7 +317,7 @@ describe('a worker that sleeps is woken by', () => {
     ['queue', `'task', '{}', '{"queue": "mail"}'`],
   ])('[S6] no job that it may not run, by its %s', (guard, job) =>
     check({
-      rule: 'a bell only for whoever may run the job',
+      rule: 'a bell only for a worker that may run the job',
       without: { name: 'worker_lanes', guard, replacement: 'true' },
       happens: async () => {
         await hush()

@@ -1,7 +1,7 @@
 -- Hand over up to p_limit of the best ready jobs that a worker may run, best score first over all of its lanes; or, of p_these, those
 -- that it may run (Redis named them, in p_lanes). The steps of every claim:
 --
---   lanes of the worker → candidates (one lane: here; several lanes: claim_lanes; named: claim_these)
+--   lanes of the worker → candidates (one or a few lanes without limits: here; else claim_lanes; named: claim_these)
 --     → slots of their limits (assign_slots) → locks (lock_jobs) → the hand-over (hand_over)
 --
 -- A claim never waits for a lock: it passes over jobs and slots that other transactions hold.
@@ -42,6 +42,10 @@ declare
   v_from bigint := coalesce(p_from, 0);
   v_own smallint[];
   v_most int := p_limit;
+  v_lane int;
+  v_reach int;
+  v_found tid[];
+  v_rows tid[];
   v_claimed int;
 begin
   -- Held until the commit. Rescue takes the same lock alone and then looks for the worker's jobs: it cannot miss what a
@@ -102,24 +106,47 @@ begin
     if not exists (select from longshore.workers w where w.id = p_worker and w.dead_at is null) then
       wait := 'dead';
     end if;
-  elsif v_is_passed_on or not v_is_limited and cardinality(v_lanes) = 1 and not (
-    v_has_keys and exists (select from longshore.lane_heads h where h.parent = v_lanes[1] and h.closed_by is null))
+  elsif v_is_passed_on or not v_is_limited and cardinality(v_lanes) <= 16 and not (
+    v_has_keys and exists (select from longshore.lane_heads h where h.parent = any (v_lanes) and h.closed_by is null))
   then
-    -- One lane: its best jobs, locked as they are found.
+    -- The usual claim: no limit is in play, or the slots are at hand.
     if v_is_passed_on then
       v_own := p_held_slots;
       v_most := least(p_limit, cardinality(v_own));
     end if;
-    select h.* into v_claimed, lease_tokens, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone
-    from longshore.hand_over(
-      p_worker,
-      array(
+    if cardinality(v_lanes) = 1 then
+      -- Locked as they are found.
+      v_lane := v_lanes[1];
+      v_rows := array(
         select j.ctid from longshore.jobs j
-        where j.lane = v_lanes[1] /* guard: still-ready */ and j.state = 'ready' /* end still-ready */ and j.score >= v_from /* point: reading */
+        where j.lane = v_lane /* guard: still-ready */ and j.state = 'ready' /* end still-ready */ and j.score >= v_from /* point: reading */
         order by j.score, j.id
         limit v_most
-        for no key update skip locked),
-      v_own, null, v_lanes[1]) h;
+        for no key update skip locked);
+    else
+      v_reach := v_most;
+      loop
+        v_found := longshore.merge_few_lanes(v_lanes, v_from, v_reach); /* point: found */
+        v_rows := array(
+          -- As in lock_jobs. What this claim has locked before is among them again.
+          select j.ctid from longshore.jobs j
+          where /* guard: same-place */ j.ctid = any (v_found) /* end same-place */
+            /* guard: found-still-ready */ and j.state::text = 'ready' /* end found-still-ready */
+            /* guard: own-lane */ and j.lane = any (v_lanes) /* end own-lane */ /* point: locking */
+          order by j.score, j.id
+          limit v_most
+          for no key update skip locked);
+        exit when cardinality(v_rows) = v_most or cardinality(v_found) < v_reach;
+        -- Others hold what was found: look further.
+        if v_reach > 50 * v_most then
+          wait := case when v_rows = '{}' then 'busy' else 'more' end;
+          exit;
+        end if;
+        v_reach := 4 * v_reach;
+      end loop;
+    end if;
+    select h.* into v_claimed, lease_tokens, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone
+    from longshore.hand_over(p_worker, v_rows, v_own, null, v_lane) h;
     if v_is_passed_on then
       wait := case when v_is_closed then 'full' end;
       if v_claimed < cardinality(p_held_lanes) then

@@ -1,4 +1,4 @@
--- The part of claim for a worker with several lanes, or with limits: p_lanes are open, p_limits are those of their tasks (null: none).
+-- The part of claim for a worker with limits, or with very many lanes: p_lanes are open, p_limits are those of their tasks (null: none).
 -- Reads candidates in order without locks, gives those under limits their slots, locks them and hands them over, a batch at a time.
 -- What other transactions hold is passed over and the next batch is looked at, so the order stays exact without locking a page of every
 -- lane. A limit that proves full is closed, so that the next claim does not look at its lanes.
@@ -98,9 +98,12 @@ begin
         -- Slots first, then the jobs that have them: a job that is locked for nothing costs more than a slot that is given back.
         select a.slots, a.key_slots, a.short into v_slots, v_key_slots, v_short
         from longshore.assign_slots(v_row_lanes, v_lanes, v_limits, v_key_limits) a;
+      else
+        v_slots := array_fill((-1)::smallint, array[cardinality(v_rows)]);
+        v_key_slots := v_slots;
       end if;
-      select l.* into v_jobs from longshore.lock_jobs(
-        v_rows, v_row_lanes, v_lanes, v_slots, v_key_slots, p_limit - claimed) l;
+      select l.* into v_jobs
+      from longshore.lock_jobs(v_rows, v_row_lanes, v_slots, v_key_slots, p_limit - claimed) l;
       if v_jobs.spare_lanes is not null then
         /* guard: spare-slots */ perform longshore.free_slots(v_jobs.spare_lanes, v_jobs.spare_slots, v_jobs.spare_key_slots); /* end spare-slots */
         v_is_lacking := true;

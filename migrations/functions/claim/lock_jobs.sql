@@ -1,9 +1,8 @@
--- Lock candidates that were found without a lock: of p_rows, which stand in p_lanes, those that are still ready and that nobody else
--- holds; at most p_most, best first. With limits (p_slots and p_key_slots: the numbers of the slot groups that each has been given;
--- -1: it needs none, null: there was none) only those that have their slots, with these in the same order, and as spare_… the slots of those that
--- were not to be had.
+-- Lock candidates that were found without a lock and have been given slots: of p_rows those that are still ready, still where they were found, and
+-- that no other transaction holds; at most p_most, best first. p_slots and p_key_slots: the numbers of the slot groups that each has been
+-- given (-1: it needs none, null: there was none). Returns the slots in the same order, and as spare_… those of jobs that were not to be had.
 create function longshore.lock_jobs(
-  p_rows tid[], p_row_lanes int[], p_lanes int[], p_slots smallint[], p_key_slots smallint[], p_most int,
+  p_rows tid[], p_row_lanes int[], p_slots smallint[], p_key_slots smallint[], p_most int,
   out rows tid[], out slots smallint[], out key_slots smallint[],
   out spare_lanes int[], out spare_slots smallint[], out spare_key_slots smallint[]
 )
@@ -13,25 +12,13 @@ set search_path = pg_catalog, pg_temp
 set enable_nestloop = off
 as $$
 begin
-  if p_slots is null then
-    rows := array(
-      -- The state as a text, so that the ready index does not offer itself: the rows' places are known. The lane again: another
-      -- transaction may be changing what the job asks for.
-      select j.ctid from longshore.jobs j
-      where /* guard: same-place */ j.ctid = any (p_rows) /* end same-place */ /* guard: still-ready */ and j.state::text = 'ready' /* end still-ready */
-        /* guard: own-lane */ and j.lane = any (p_lanes) /* end own-lane */ /* point: reading */
-      order by j.score, j.id
-      limit p_most
-      for no key update skip locked);
-    return;
-  end if;
   with given as materialized (
     select g.* from unnest(p_rows, p_row_lanes, p_slots, p_key_slots) with ordinality as g(row, lane, slot, key_slot, no)
     where g.slot is not null and g.key_slot is not null
   ), locked as materialized (
+    -- The state as a text, so that the ready index does not offer itself: the rows' places are known.
     select j.ctid from longshore.jobs j
     where j.ctid = any (array(select g.row from given g)) /* guard: still-ready */ and j.state::text = 'ready' /* end still-ready */
-      /* guard: own-lane */ and j.lane = any (p_lanes) /* end own-lane */
     order by j.score, j.id
     limit p_most
     for no key update skip locked
@@ -43,6 +30,7 @@ begin
     array_agg(nullif(g.slot, -1)) filter (where l.ctid is null and (g.slot >= 0 or g.key_slot >= 0)),
     array_agg(nullif(g.key_slot, -1)) filter (where l.ctid is null and (g.slot >= 0 or g.key_slot >= 0))
   into rows, slots, key_slots, spare_lanes, spare_slots, spare_key_slots
+  -- A row that has changed since it was found has another place now.
   from given g left join locked l on l.ctid = g.row;
 end
 $$;
