@@ -40,7 +40,7 @@ export function addFlags(
 ): void {
   for (const [key, setting] of entriesOf(section)) {
     if (!isWanted(key)) continue
-    command.addOption(new Option(`--${toFlag(key)} ${setting.kind.takes}`, help(setting)))
+    command.addOption(new Option(`--${toFlag(key)} ${setting.type.takes}`, help(setting)))
     const { each } = setting
     if (!each) continue
     command.addOption(
@@ -55,8 +55,8 @@ export function addFlags(
 const help = (setting: Setting): string =>
   `${setting.about} (default: ${defaultOf(setting)}; env: ${setting.env})`
 
-const defaultOf = ({ fallback, kind, unset }: Setting): string =>
-  fallback === undefined ? (unset ?? 'none') : kind.show(fallback)
+const defaultOf = ({ fallback, type, unset }: Setting): string =>
+  fallback === undefined ? (unset ?? 'none') : type.show(fallback)
 
 type Values<C extends Settled> = Config<C>['values'] & { databaseUrl: string }
 
@@ -104,7 +104,7 @@ const sourceOf = ({ source, value, setting }: Effective): string =>
   source === 'default' && value === undefined ? `default: ${defaultOf(setting)}` : source
 
 const showValue = ({ value, setting, source }: Effective): string =>
-  value === undefined ? (source === 'default' ? '-' : '(wrong)') : setting.kind.show(value)
+  value === undefined ? (source === 'default' ? '-' : '(wrong)') : setting.type.show(value)
 
 function toTable(settings: readonly Effective[]): string[] {
   const rows = settings.map(
@@ -135,6 +135,6 @@ function toPrinted(settings: readonly Effective[], problems: readonly Problem[])
 /** As a config file may say it: texts without credentials, durations with their unit. */
 function jsonValue({ value, setting }: Effective): unknown {
   if (value === undefined) return null
-  const shown = setting.kind.show(value)
+  const shown = setting.type.show(value)
   return typeof value === 'object' || String(value) === shown ? value : shown
 }

@@ -149,7 +149,7 @@ function resolve(
   const given = find(section, key, setting)
   if (!given) return { section, key, setting, value: setting.fallback, source: 'default' }
   const { source } = given
-  const parsed = setting.kind.schema.safeParse(given.value)
+  const parsed = setting.type.schema.safeParse(given.value)
   if (parsed.success) return { section, key, setting, value: parsed.data, source }
   if (!given.isChecked) problems.push(toProblem(setting, given, parsed.error.issues[0]))
   return { section, key, setting, value: undefined, source }
@@ -163,8 +163,8 @@ interface Issue {
   readonly params?: { readonly code?: unknown } | undefined
 }
 
-function toProblem({ kind }: Setting, given: Given, issue: Issue | undefined): Problem {
-  const message = kind.rule ? `${kind.rule}; got ${kind.showWrong(given.value)}` : (issue?.message ?? '')
+function toProblem({ type }: Setting, given: Given, issue: Issue | undefined): Problem {
+  const message = type.rule ? `${type.rule}; got ${type.showWrong(given.value)}` : (issue?.message ?? '')
   const joint = /^(must|takes|is) /.test(message) ? ' ' : ': '
   const code = (issue?.params?.code ?? 'CONFIG_INVALID') as ErrorCode
   return { code, message: `${given.source}${joint}${message}` }
@@ -172,22 +172,22 @@ function toProblem({ kind }: Setting, given: Given, issue: Issue | undefined): P
 
 function fromFlags(
   key: string,
-  { kind, each }: Setting,
+  { type, each }: Setting,
   flags: Readonly<Record<string, unknown>>,
 ): Given | undefined {
   const text = flags[key] as string | undefined
   const items = each ? (flags[each.flag] as string[] | undefined) : undefined
   if (each && items) {
     const all = [...(text === undefined ? [] : [text]), ...items.map(each.toText)].join(',')
-    return { value: kind.fromText(all), source: `flag --${each.flag}` }
+    return { value: type.fromText(all), source: `flag --${each.flag}` }
   }
-  return text === undefined ? undefined : { value: kind.fromText(text), source: `flag --${toFlag(key)}` }
+  return text === undefined ? undefined : { value: type.fromText(text), source: `flag --${toFlag(key)}` }
 }
 
 /** An empty one is not set: so compose files and shells leave a variable out. */
-function fromEnv({ kind, env: name }: Setting, env: NodeJS.ProcessEnv): Given | undefined {
+function fromEnv({ type, env: name }: Setting, env: NodeJS.ProcessEnv): Given | undefined {
   const text = env[name]
-  return text ? { value: kind.fromText(text), source: `environment ${name}` } : undefined
+  return text ? { value: type.fromText(text), source: `environment ${name}` } : undefined
 }
 
 function fromFile(section: Section, key: string, file: ConfigFile): ReturnType<Find> {

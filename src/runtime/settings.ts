@@ -5,20 +5,20 @@
 import { z } from 'zod'
 import {
   duration,
-  type Kind,
   label,
   labels,
   oneOf,
   pairToText,
   properties,
+  type SettingType,
   share,
   text,
   urls,
   whole,
-} from './setting-kinds.ts'
+} from './setting-types.ts'
 
 export interface Setting<T = unknown, Default = T | undefined> {
-  readonly kind: Kind<T>
+  readonly type: SettingType<T>
   readonly env: string
   readonly about: string
   readonly fallback: Default
@@ -29,17 +29,21 @@ export interface Setting<T = unknown, Default = T | undefined> {
     readonly flag: string
     readonly takes: string
     readonly about: string
-    /** The item as the kind writes it in its list. */
+    /** The item as the type writes it in its list. */
     toText(item: string): string
   }
 }
 
 type Facts = Pick<Setting, 'env' | 'about' | 'unset' | 'each'>
 
-/** A setting with a default. `fallback` is in the form in which the kind keeps it: durations in milliseconds. */
-const setting = <T>(kind: Kind<T>, fallback: T, facts: Facts): Setting<T, T> => ({ kind, fallback, ...facts })
-const optional = <T>(kind: Kind<T>, facts: Facts): Setting<T, undefined> => ({
-  kind,
+/** A setting with a default. `fallback` is in the form in which the type keeps it: durations in milliseconds. */
+const setting = <T>(type: SettingType<T>, fallback: T, facts: Facts): Setting<T, T> => ({
+  type,
+  fallback,
+  ...facts,
+})
+const optional = <T>(type: SettingType<T>, facts: Facts): Setting<T, undefined> => ({
+  type,
   fallback: undefined,
   ...facts,
 })
@@ -236,7 +240,7 @@ export const entriesOf = (section: Section): [string, Setting][] =>
   Object.entries(SETTINGS[section]) as unknown as [string, Setting][]
 
 const shapeOf = (section: Section) =>
-  Object.fromEntries(entriesOf(section).map(([key, { kind }]) => [key, kind.schema.optional()]))
+  Object.fromEntries(entriesOf(section).map(([key, { type }]) => [key, type.schema.optional()]))
 
 /** A whole config file. */
 export const configSchema = z.strictObject({

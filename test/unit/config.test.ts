@@ -131,7 +131,7 @@ describe('the settings of a command', () => {
     const show = (key: string, text: string) =>
       entriesOf('shared')
         .find(([name]) => name === key)?.[1]
-        .kind.show(text)
+        .type.show(text)
     expect(show('databaseUrl', 'postgres://ada:hu@s/h@h:5/d?sslmode=require&password=hush&x=1')).toBe(
       'postgres://***@h:5/d?sslmode=require&password=***&x=1',
     )
@@ -208,8 +208,8 @@ describe('the options of the API', () => {
 
 describe('the guide', () => {
   const rows = (section: Section) =>
-    entriesOf(section).map(([key, { kind, fallback, unset, env, about }]) => {
-      const shown = fallback === undefined ? (unset ?? '') : `\`${kind.show(fallback)}\``
+    entriesOf(section).map(([key, { type, fallback, unset, env, about }]) => {
+      const shown = fallback === undefined ? (unset ?? '') : `\`${type.show(fallback)}\``
       const name = section === 'shared' ? key : `${section}.${key}`
       return `| \`${name}\` | \`--${toFlag(key)}\` | \`${env}\` | ${shown} | ${about.replaceAll('|', '\\|')} |`
     })

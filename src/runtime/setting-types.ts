@@ -1,4 +1,4 @@
-/** Owns the kinds of settings: what each allows, how it is read from a text (a flag, the environment) and shown again. */
+/** Owns the types of settings: what each allows, how it is read from a text (a flag, the environment) and shown again. */
 import { z } from 'zod'
 import { constraintTags } from '../job/constraints.ts'
 import { type Duration, shownDuration, toMs } from '../job/duration.ts'
@@ -6,7 +6,7 @@ import { LongshoreError } from '../job/errors.ts'
 import { cut, quoted, shown } from '../job/shown.ts'
 import { checkLabel } from '../job/task.ts'
 
-export interface Kind<T> {
+export interface SettingType<T> {
   readonly schema: z.ZodType<T>
   /** What the flag takes, in the help. */
   readonly takes: string
@@ -38,7 +38,7 @@ const asItIs = (text: string): string => text
 const toNumber = (text: string): unknown =>
   text.trim() === '' || Number.isNaN(Number(text)) ? text : Number(text)
 
-export function whole(least: number, most: number): Kind<number> {
+export function whole(least: number, most: number): SettingType<number> {
   return {
     schema: z.int().min(least).max(most),
     takes: '<n>',
@@ -50,7 +50,7 @@ export function whole(least: number, most: number): Kind<number> {
 }
 
 /** A part of a whole. */
-export const share: Kind<number> = {
+export const share: SettingType<number> = {
   schema: z.number().gt(0).max(1),
   takes: '<share>',
   rule: 'must be a number above 0, at most 1',
@@ -60,7 +60,7 @@ export const share: Kind<number> = {
 }
 
 /** In milliseconds, however it was written. */
-export function duration(least: Duration, most: Duration): Kind<number> {
+export function duration(least: Duration, most: Duration): SettingType<number> {
   const [leastMs, mostMs] = [toMs(least, 'least'), toMs(most, 'most')]
   return {
     schema: checkedBy(value => {
@@ -76,7 +76,7 @@ export function duration(least: Duration, most: Duration): Kind<number> {
   }
 }
 
-export function oneOf<const T extends string>(choices: readonly T[], takes: string): Kind<T> {
+export function oneOf<const T extends string>(choices: readonly T[], takes: string): SettingType<T> {
   return {
     schema: z.enum(choices) as unknown as z.ZodType<T>,
     takes,
@@ -87,7 +87,7 @@ export function oneOf<const T extends string>(choices: readonly T[], takes: stri
   }
 }
 
-export function text(pattern: RegExp, takes: string, rule: string): Kind<string> {
+export function text(pattern: RegExp, takes: string, rule: string): SettingType<string> {
   return {
     schema: z.string().regex(pattern),
     takes,
@@ -99,7 +99,7 @@ export function text(pattern: RegExp, takes: string, rule: string): Kind<string>
 }
 
 /** One URL, or several separated by commas or in a list. */
-export function urls(...schemes: string[]): Kind<string> {
+export function urls(...schemes: string[]): SettingType<string> {
   const isUrl = (url: string) => schemes.some(scheme => url.trim().startsWith(`${scheme}://`))
   return {
     schema: z
@@ -128,7 +128,7 @@ function withoutCredentials(text: string): string {
     .join(',')
 }
 
-export const label = (longest: number): Kind<string> => ({
+export const label = (longest: number): SettingType<string> => ({
   schema: checkedBy(value => checkLabel('it', value, longest, 'CONFIG_INVALID')),
   takes: '<name>',
   rule: `must be a text of 1 to ${longest} characters without control characters`,
@@ -138,7 +138,7 @@ export const label = (longest: number): Kind<string> => ({
 })
 
 /** Labels, each once. */
-export function labels(what: string, most: number): Kind<string[]> {
+export function labels(what: string, most: number): SettingType<string[]> {
   return {
     schema: checkedBy(value => {
       if (!Array.isArray(value) || value.length < 1 || value.length > most) {
@@ -155,7 +155,7 @@ export function labels(what: string, most: number): Kind<string[]> {
 }
 
 /** `gpu=a100,mem=high`; in values , = % are written %2C %3D %25. */
-export const properties: Kind<Record<string, string>> = {
+export const properties: SettingType<Record<string, string>> = {
   schema: checkedBy(value => {
     if (typeof value === 'string') {
       throw new LongshoreError(
