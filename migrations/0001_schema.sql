@@ -110,6 +110,12 @@ create table longshore.workers (
   event_loop_lag_ms real,
   completed bigint,
   failed bigint,
+  -- Handlers that ignored their signal and have not returned, and since when the oldest of them should have. While there are any, no
+  -- job can run alone here.
+  stuck_handlers int not null default 0,
+  stuck_since timestamptz,
+  -- The job that it has claimed and that waits here until it can run alone.
+  waits_alone uuid,
   -- The hash of the secret that a worker makes up for each life. No role may read it.
   secret bytea,
   constraint at_most_eight_constraint_tags

@@ -24,6 +24,8 @@ export type Reason = { sentence: string } & (
   | { kind: 'no_worker'; lacking: Lacking; closest: NamedWorker | null }
   /** Workers could run it, and all of them are drained. */
   | { kind: 'drained'; workers: NamedWorker[] }
+  /** It must run alone, because workers died with it, and each worker that may run it has handlers that ignored their signal and have not returned. */
+  | { kind: 'alone'; rescues: number; workers: NamedWorker[] }
   /** `key`: the concurrency key whose limit it is; null: the task's own. */
   | { kind: 'limit'; key: string | null; capacity: number; used: number; holders: SlotHolder[] }
   /** Redis does not know of it yet. */
@@ -31,6 +33,8 @@ export type Reason = { sentence: string } & (
   /** Nothing keeps it. `ahead`: ready jobs of its lane that come before it, counted up to 1,000. */
   | { kind: 'ready'; count: number; workers: NamedWorker[]; ahead: number }
   | { kind: 'cancelling' }
+  /** Claimed, and waiting until no other handler of its worker is inside. `others`: how many were at the last beat. */
+  | { kind: 'waits_alone'; workerId: number; workerName: string | null; since: Date; others: number }
   | { kind: 'running'; workerId: number; workerName: string | null; since: Date; isWorkerLive: boolean }
   /**
    * `parent`: the job it was to run after that has not succeeded; `cause`: where that began, if not with the parent

@@ -57,6 +57,8 @@ interface NotStarted {
     count: number
     some: NamedWorker[]
     drained: NamedWorker[]
+    /** Of a job that must run alone: those of `count` that cannot. */
+    stuck: { rescues: number; workers: (NamedWorker & { handlers: number; since: string })[] } | null
     closest: (NamedWorker & { hasQueue: boolean; hasTag: boolean; properties: Record<string, string> }) | null
     /** How many of those that serve the task have each thing that the job asks for. */
     having: { queue: number; tag: number; keys: Record<string, number> }
@@ -76,6 +78,9 @@ interface Run {
   since: string
   isLive: boolean
   isCancelled: boolean
+  /** It has not begun: it must run alone, and `others` handlers are inside. */
+  waitsAlone: boolean
+  others: number | null
 }
 
 interface End {
@@ -165,7 +170,7 @@ function dueReasons(facts: NotStarted & { state: string; attempts: number }): Re
 function workerReasons(facts: NotStarted & { task: string }): Reason[] {
   const { task, queue, tag, workers } = facts
   const { closest } = workers
-  if (workers.count > 0) return []
+  if (workers.count > 0) return aloneReasons(workers)
   if (workers.drained.length > 0) return [drainedReason(workers.drained)]
   if (!closest) {
     const who =
@@ -202,6 +207,18 @@ function workerReasons(facts: NotStarted & { task: string }): Reason[] {
     (has.length > 0 ? `, with ${has.join(', ')}` : '')
   const sentence = `${many(serving, 'live worker')} ${serving === 1 ? 'serves' : 'serve'} task ${task}, but none ${missing}; ${nearest}`
   return [{ kind: 'no_worker', lacking, closest: { id: closest.id, name: closest.name }, sentence }]
+}
+
+function aloneReasons({ stuck, count }: NotStarted['workers']): Reason[] {
+  if (!stuck || stuck.workers.length < count) return []
+  const shown = stuck.workers.map(
+    worker => `${shownWorker(worker)} with ${worker.handlers} since ${new Date(worker.since).toISOString()}`,
+  )
+  const sentence =
+    `workers died with it ${stuck.rescues} times, so it must run alone, and every worker that may run it has handlers that ignored their ` +
+    `signal and have not returned: ${listed(shown, count)}; restart one of them, or start another`
+  const workers = stuck.workers.slice(0, MOST_NAMED).map(({ id, name }) => ({ id, name }))
+  return [{ kind: 'alone', rescues: stuck.rescues, workers, sentence }]
 }
 
 function drainedReason(workers: NamedWorker[]): Reason {
@@ -245,12 +262,19 @@ const CANCELLING: Reason = {
     'it is being cancelled: its worker has been told, and however the run ends the job ends as cancelled',
 }
 
-function runReason({ workerId, workerName, since, isLive }: Run, hasUpkeep: boolean): Reason {
+function runReason({ workerId, workerName, since, isLive, ...run }: Run, hasUpkeep: boolean): Reason {
   const where = `worker ${workerId}${workerName === null ? '' : ` (${workerName})`}`
   const next = hasUpkeep
     ? 'it is about to be taken back'
     : 'nobody does the upkeep that takes it back: start a worker or `longshore relay`'
   const lost = isLive ? '' : `, whose lease has run out: ${next}`
+  if (run.waitsAlone && isLive) {
+    const others = Math.max(1, run.others ?? 1)
+    const sentence =
+      `${where} has claimed it and waits to run it alone, because workers died with it twice: ` +
+      `${many(others, 'other handler')} ${others === 1 ? 'has' : 'have'} not returned; it is given back if they take longer than \`aloneDeadline\``
+    return { kind: 'waits_alone', workerId, workerName, since: new Date(since), others, sentence }
+  }
   const sentence = `it runs on ${where} since ${new Date(since).toISOString()}${lost}`
   return { kind: 'running', workerId, workerName, since: new Date(since), isWorkerLive: isLive, sentence }
 }

@@ -4,7 +4,7 @@
  * as well as from `dist`. See heartbeat.ts for the other side.
  *
  * Given:  workerData.longshoreHeartbeat, see `heartbeatData`
- * Told:   { verb: 'stop' } | { verb: 'password', id, password } | { verb: 'password', id, problem }
+ * Told:   { verb: 'stop' } | { verb: 'beat', waitsAlone } | { verb: 'password', id, password } | { verb: 'password', id, problem }
  * Tells:  { event: 'begun' | 'again' | 'dead' | 'cancelled' | 'drained' } | { event: 'problem', message, code } | { event: 'password', id }
  */
 import { setTimeout as pause } from 'node:timers/promises'
@@ -35,6 +35,7 @@ async function beatOn({
   stallMs,
   times,
   figures,
+  waitsAlone,
 }) {
   const tell = message => parentPort.postMessage(message)
   const password = asksPassword ? passwordFrom(tell, callMs / 2) : () => config.password
@@ -50,7 +51,12 @@ async function beatOn({
   let isStalled = false
   let failures = 0
 
+  let beatNow = () => undefined
   parentPort.on('message', async message => {
+    if (message.verb === 'beat') {
+      waitsAlone = message.waitsAlone
+      beatNow()
+    }
     if (message.verb !== 'stop') return
     isStopping = true
     await Promise.race([underWay, pause(STOP_MS / 2)])
@@ -85,7 +91,7 @@ async function beatOn({
     try {
       client ??= await connect()
       // Of a main thread that does not run, what it said last, but for its lag.
-      const [available, max, memory, lagMs, completed, failed] = told
+      const [available, max, memory, lagMs, completed, failed, stuck, stuckMs] = told
       const lag = Math.max(lagMs, sinceTick() - tickMs)
       const { rows } = await client.query(text, [
         worker.id,
@@ -96,6 +102,9 @@ async function beatOn({
         completed,
         failed,
         worker.secret,
+        stuck,
+        stuck > 0 ? stuckMs : null,
+        waitsAlone,
       ])
       if (failures > 0) tell({ event: 'again' })
       failures = 0
@@ -142,9 +151,12 @@ async function beatOn({
       continue
     }
     isStalled = false
+    const asked = new AbortController()
+    beatNow = () => asked.abort()
     const beating = beat()
     underWay = beating
-    await pause(Math.max(1, await beating))
+    // Until the next is due, or the main thread has news.
+    await pause(Math.max(1, await beating), undefined, { signal: asked.signal }).catch(() => undefined)
   }
 }
 

@@ -19,6 +19,8 @@ export interface Heartbeat {
   readonly begun: Promise<void>
   /** How long ago the last beat was answered; since it was started, when none was. */
   sinceBeatMs(): number
+  /** Beats at once, with the figures of this moment. `waitsAlone`: told with this beat and those that follow. */
+  tell(news: { waitsAlone: string | null }): void
   /** Resolves when the thread is gone. Nothing is told any more from now on. */
   stop(): Promise<void>
 }
@@ -55,6 +57,9 @@ export interface Figures {
   lagMs: number
   completed: number
   failed: number
+  /** Handlers that ignored their signal and have not returned, and how long ago the oldest should have. */
+  stuck: number
+  stuckMs: number
 }
 
 type Told =
@@ -76,8 +81,8 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   Atomics.store(times, BEAT, process.hrtime.bigint())
   // One clock for both threads: it counts from the start of the machine.
   const tick = () => {
-    const { available, max, memory, lagMs, completed, failed } = options.figures()
-    new Float64Array(data.figures).set([available, max, memory, lagMs, completed, failed])
+    const { available, max, memory, lagMs, completed, failed, stuck, stuckMs } = options.figures()
+    new Float64Array(data.figures).set([available, max, memory, lagMs, completed, failed, stuck, stuckMs])
     Atomics.store(times, TICK, process.hrtime.bigint())
   }
   tick()
@@ -85,6 +90,7 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   const begun = promiseOfBegin()
   let thread: Thread | undefined
   let restart: NodeJS.Timeout | undefined
+  let told: { waitsAlone: string | null } = { waitsAlone: null }
   let failures = 0
   let isOver = false
 
@@ -132,7 +138,10 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
     const { password: _, ...longshoreHeartbeat } = data
     try {
       // Not the flags of this process: a loader or an instrumentation has no business there, and costs its start.
-      const next = new Thread(heartbeatFile, { workerData: { longshoreHeartbeat }, execArgv: [] })
+      const next = new Thread(heartbeatFile, {
+        workerData: { longshoreHeartbeat: { ...longshoreHeartbeat, ...told } },
+        execArgv: [],
+      })
       thread = next
       next.unref()
       next.on('message', told => onTold(next, told as Told))
@@ -173,6 +182,12 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   let stopped: Promise<void> | undefined
   return {
     begun: begun.promise,
+    tell(news) {
+      if (isOver) return
+      tick()
+      told = news
+      thread?.postMessage({ verb: 'beat', ...news })
+    },
     sinceBeatMs: () => Number((process.hrtime.bigint() - Atomics.load(times, BEAT)) / 1_000_000n),
     stop() {
       stopped ??= stop()
@@ -219,7 +234,7 @@ function heartbeatData(options: HeartbeatOptions) {
     pin: PIN,
     text: inSchema(
       options.schema,
-      'select is_alive, has_cancelled, is_drained from longshore.beat($1, $2, $3, $4, $5, $6, $7, $8)',
+      'select is_alive, has_cancelled, is_drained from longshore.beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
     ),
     worker: options.worker,
     beatMs: options.leaseMs / 3,
@@ -228,7 +243,7 @@ function heartbeatData(options: HeartbeatOptions) {
     stallMs: options.stallMs,
     /** Of the main thread's last tick, and of the last beat that was answered. */
     times: new SharedArrayBuffer(2 * 8),
-    figures: new SharedArrayBuffer(6 * 8),
+    figures: new SharedArrayBuffer(8 * 8),
   }
 }
 

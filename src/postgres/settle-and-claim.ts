@@ -18,7 +18,8 @@ export type Outcome = Lease &
     | { kind: 'succeeded' /** JSON text, or null for none. */; result: string | null }
     | { kind: 'failed'; error: StoredError }
     | { kind: 'retry'; error: StoredError; delayMs: number }
-    | { kind: 'released' }
+    /** Given back: no attempt is used. With a delay where this worker cannot run it and others should come first. */
+    | { kind: 'released'; delayMs?: number }
   )
 
 /** Values as Postgres sent them: most are needed once, some never. */
@@ -202,7 +203,12 @@ function settleArguments(outcomes: readonly Outcome[]): [string, string, string 
         })
         break
       case 'released':
-        others.push({ id: outcome.id, token: outcome.leaseToken, outcome: 'released' })
+        others.push({
+          id: outcome.id,
+          token: outcome.leaseToken,
+          outcome: 'released',
+          delayMs: outcome.delayMs,
+        })
         break
     }
   }

@@ -180,6 +180,11 @@ const worker = {
     env: 'LONGSHORE_ABORT_GRACE',
     about: 'how long a handler may take to return after its signal fired',
   }),
+  aloneDeadline: setting(duration('0ms', '24d'), 30_000, {
+    env: 'LONGSHORE_ALONE_DEADLINE',
+    about:
+      'how long a job that must run alone waits for the other handlers of its worker before it is given back',
+  }),
   maxLogLines: setting(whole(1, 100_000), 1000, {
     env: 'LONGSHORE_MAX_LOG_LINES',
     about: 'lines that one run may log; what is beyond is dropped and counted',

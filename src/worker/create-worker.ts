@@ -15,6 +15,7 @@ import type { Exposition, Metrics } from '../runtime/prometheus.ts'
 import { noLogCounts } from './job-logs.ts'
 import { Meter } from './meter.ts'
 import { type StartedWorker, startWorker } from './start-worker.ts'
+import { StuckHandlers } from './stuck-handlers.ts'
 import { notReady, readHealth, type WorkerHealth } from './worker-health.ts'
 import { readWorkerOptions, type WorkerOptions } from './worker-options.ts'
 import type { Lives } from './worker-restart.ts'
@@ -68,6 +69,7 @@ export function createWorker(options: WorkerOptions): Worker {
   const meter = new Meter()
   const memory = createMemoryGauge()
   const logCounts = noLogCounts()
+  const stuck = new StuckHandlers()
   let started: StartedWorker | undefined
   let life: Promise<Lives> | undefined
   let lives: Lives | undefined
@@ -76,7 +78,7 @@ export function createWorker(options: WorkerOptions): Worker {
   let lastChange: Promise<unknown> = Promise.resolve()
 
   const start = (): Promise<Lives> => {
-    started = startWorker(plan, { meter, memory, logCounts })
+    started = startWorker(plan, { meter, memory, logCounts, stuck })
     return started.lives
   }
 
@@ -149,6 +151,7 @@ export function createWorker(options: WorkerOptions): Worker {
           maxThreads: plan.maxThreads,
           memory,
           logCounts,
+          stuck,
           threadsInUse: () => started?.threads.inUse ?? 0,
           path: () => lives?.path ?? 'direct',
           isDrained: () => lives?.isDrained ?? false,
@@ -162,7 +165,11 @@ export function createWorker(options: WorkerOptions): Worker {
       if (!started || !life) return notReady('not started')
       // To register it needs a lock itself.
       if (!lives) return { ...notReady('starting'), locks: shownLocks(await started.probes.locks()) }
-      return readHealth(lives, started.probes, facts.leaseMs)
+      return readHealth(lives, started.probes, {
+        leaseMs: facts.leaseMs,
+        stuck,
+        maxTasks: plan.loop.maxConcurrentTasks,
+      })
     },
     async setProperties(properties) {
       const had = { properties: { ...properties }, constraintTags: constraintTags(properties) }

@@ -16,6 +16,7 @@ import type { RunLogs } from './job-logs.ts'
 import type { Ending, Meter } from './meter.ts'
 import type { RunLog } from './run-log.ts'
 import { failureOf, type OutcomeSettings, outcomeOf, releaseOf, successOf } from './run-outcome.ts'
+import type { StuckHandlers } from './stuck-handlers.ts'
 
 export interface RunSettings extends ContextReads, OutcomeSettings {
   workerId: number
@@ -31,6 +32,7 @@ export interface RunSettings extends ContextReads, OutcomeSettings {
   /** Run the handler of a task that is isolated in threads. */
   runInThread: (run: Run, job: RunningJob<unknown>) => Promise<unknown>
   logs: RunLogs
+  stuck: StuckHandlers
   /** Called once, when the handler has returned: never before `onOutcome`. */
   onReturn: (run: Run) => void
 }
@@ -79,10 +81,19 @@ export class Run {
     }
   }
 
-  /** Give the job back without having started it. */
-  giveUp(): void {
+  get hasStarted(): boolean {
+    return this.#startedAt !== undefined
+  }
+
+  /** Its outcome has been reported; the handler may still be inside. */
+  get isOver(): boolean {
+    return this.#isReported
+  }
+
+  /** Give the job back without having started it; not before the delay is it claimed again. */
+  giveUp(delayMs = 0): void {
     if (this.#isReported) return
-    this.#finish(releaseOf(this))
+    this.#finish(releaseOf(this, delayMs))
   }
 
   /** Fire the handler's signal; after the grace the run ends with or without it. */
@@ -101,6 +112,8 @@ export class Run {
           ? 'a handler did not return when its signal fired; its thread is ended'
           : 'a handler did not return when its signal fired; its permit stays taken until it does',
       )
+      // Before the report: what follows from it must know.
+      if (!this.handler.module) this.settings.stuck.add(this)
       this.#report(failureOf(this, reason))
     }, this.settings.abortGraceMs)
   }
@@ -241,7 +254,10 @@ export class Run {
   #end(): void {
     this.#hasReturned = true
     if (this.#timer) clearTimeout(this.#timer)
-    if (this.#grace) clearTimeout(this.#grace)
+    if (this.#grace) {
+      clearTimeout(this.#grace)
+      this.settings.stuck.delete(this)
+    }
     this.#log?.end() // a completed run may go on and say more
     this.settings.onReturn(this)
   }

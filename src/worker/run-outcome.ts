@@ -28,10 +28,11 @@ export const successOf = ({ claimed: { id, leaseToken } }: Ended, result: string
 })
 
 /** Given back: no attempt is used. */
-export const releaseOf = ({ claimed: { id, leaseToken } }: Ended): Outcome => ({
+export const releaseOf = ({ claimed: { id, leaseToken } }: Ended, delayMs = 0): Outcome => ({
   id,
   leaseToken,
   kind: 'released',
+  ...(delayMs > 0 ? { delayMs } : {}),
 })
 
 const finalFailure = ({ claimed: { id, leaseToken } }: Ended, error: StoredError): Outcome => ({

@@ -2,7 +2,6 @@
  * Owns the runs of one life of a worker: how a claimed job becomes one (its lane known, alone if it must be, in its thread, its payload there),
  * which leases the worker holds, and when the last of them has ended.
  */
-import { setTimeout as pause } from 'node:timers/promises'
 import { LongshoreError } from '../job/errors.ts'
 import type { JobId } from '../job/job-id.ts'
 import type { Handler } from '../job/task.ts'
@@ -12,6 +11,7 @@ import type { WorkerKey } from '../postgres/secret.ts'
 import { type ClaimedJob, type Lease, type Outcome, readPayload } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ExchangeLoop } from './exchange-loop.ts'
+import { createAlone } from './run-alone.ts'
 import { Run, type RunSettings } from './run-job.ts'
 import type { ThreadPool } from './thread-pool.ts'
 
@@ -42,8 +42,6 @@ export interface Runs {
   handOver(onReturn: () => void): number
 }
 
-/** How long a job that must run alone waits for the settles of the others: somebody may hold one of them for minutes. */
-const SETTLE_BEFORE_ALONE_MS = 2000
 const MOST_KNOWN_LANES = 10_000
 
 export function createRuns(options: {
@@ -57,6 +55,9 @@ export function createRuns(options: {
   threads: ThreadPool
   settings: Omit<RunSettings, 'onOutcome' | 'onReturn' | 'onCompleted' | 'runInThread'>
   onCompleted: (job: ClaimedJob) => void
+  aloneDeadlineMs: number
+  /** This job waits to run alone, or none. */
+  onWaitingAlone: (job: JobId | null) => void
   /** The life that died before it: the handlers it left behind keep their permits. */
   earlier: Pick<Runs, 'handOver'> | undefined
   logger: Logger
@@ -70,17 +71,17 @@ export function createRuns(options: {
   let isLost = false
   let unreported = 0
   let onAllReported: (() => void) | undefined
-  let onReturned: (() => void) | undefined
   let onReturn = () => options.loop().freePermit()
 
   const reported = () => {
     if (--unreported === 0) onAllReported?.()
+    alone.onChange()
   }
 
   const returned = () => {
     inside--
     onReturn()
-    onReturned?.()
+    alone.onChange()
   }
   let inside = options.earlier?.handOver(returned) ?? 0
 
@@ -105,14 +106,12 @@ export function createRuns(options: {
 
   const startJob = (job: ClaimedJob) => {
     const handler = handlers.get(lanes.get(job.lane) ?? '')
-    // Two that must run alone cannot wait for each other here: the one that waits would be rescued with the other.
-    if (!handler || isEnding || (job.mustRunAlone && hasLonely)) return giveBack(job)
+    if (!handler || isEnding) return giveBack(job)
     unreported++
     inside++
     const run = new Run(job, handler, settings)
     runs.set(job.id, run)
-    if (job.mustRunAlone)
-      runAlone(run).catch(error => logger.error({ err: error }, 'running a job alone failed'))
+    if (job.mustRunAlone) alone.run(run)
     else start(run)
   }
 
@@ -127,35 +126,16 @@ export function createRuns(options: {
     else startLarge(run)
   }
 
-  /**
-   * A job that workers died with twice waits until everything else here has ended, and runs by itself: if it is the cause,
-   * no other job shares its fate. Meanwhile nothing is claimed.
-   */
-  let hasLonely = false
-  const runAlone = async (run: Run) => {
-    const loop = options.loop()
-    hasLonely = true
-    loop.stopClaims('alone')
-    logger.info({ job: run.claimed.id }, 'a job that was rescued twice waits to run alone')
-    await loop.answered() // what those claims bring runs before
-    await Promise.all(lanesBeingRead)
-    await othersReturned(1)
-    // What has ended would run again if this one took the process with it before it is settled.
-    await Promise.race([loop.idle(), pause(SETTLE_BEFORE_ALONE_MS, undefined, { ref: false })])
-    if (isEnding) run.giveUp()
-    else start(run)
-    await othersReturned(0)
-    hasLonely = false
-    loop.allowClaims('alone')
-  }
-  /** Resolves when no more than `left` handlers are inside. */
-  const othersReturned = async (left: number) => {
-    while (inside > left) {
-      await new Promise<void>(resolve => {
-        onReturned = resolve
-      })
-    }
-  }
+  const alone = createAlone({
+    deadlineMs: options.aloneDeadlineMs,
+    loop: options.loop,
+    inside: () => inside,
+    claimsStarted: () => Promise.all(lanesBeingRead),
+    start: run => start(run),
+    stuck: options.settings.stuck,
+    onWaiting: options.onWaitingAlone,
+    logger,
+  })
 
   /** One after another: a worker that takes hundreds of large payloads at once would hold them all twice. */
   let lastLarge: Promise<void> = Promise.resolve()
@@ -232,6 +212,7 @@ export function createRuns(options: {
     },
     end() {
       isEnding = true
+      alone.end()
       for (const run of threads.waiting()) run.giveUp()
     },
     holds,
@@ -243,6 +224,7 @@ export function createRuns(options: {
     lose(reason) {
       isEnding = true
       isLost = true
+      alone.end()
       abortAll(reason)
     },
     abort(lease, reason) {

@@ -18,6 +18,7 @@ import { loadTracing } from '../runtime/tracing.ts'
 import { createJobLogs } from './job-logs.ts'
 import type { Meter } from './meter.ts'
 import { createOutages } from './outages.ts'
+import type { StuckHandlers } from './stuck-handlers.ts'
 import { createThreadPool, type ThreadPool } from './thread-pool.ts'
 import type { StoreProbes } from './worker-health.ts'
 import { beginLife } from './worker-life.ts'
@@ -42,7 +43,7 @@ const THREAD_IDLE_MS = 30_000
 
 export function startWorker(
   plan: WorkerPlan,
-  figures: { meter: Meter; memory: () => number; logCounts: LogCounts },
+  figures: { meter: Meter; memory: () => number; logCounts: LogCounts; stuck: StuckHandlers },
 ): StartedWorker {
   const { postgres, redis, schema, facts, handlers } = plan
   const outages = createOutages(plan.logger)
@@ -91,9 +92,11 @@ export function startWorker(
       handlers,
       threads,
       abortGraceMs: plan.abortGraceMs,
+      aloneDeadlineMs: plan.aloneDeadlineMs,
       maxResultBytes: plan.maxResultBytes,
       stallMs: plan.stallMs,
       logs,
+      stuck: figures.stuck,
       meter: figures.meter,
       memory: figures.memory,
       logger,

@@ -41,6 +41,7 @@ import type { Meter } from './meter.ts'
 import type { Outages } from './outages.ts'
 import { createRedisSource } from './redis-source.ts'
 import { createRuns } from './runs.ts'
+import type { StuckHandlers } from './stuck-handlers.ts'
 import { createSwitchedSource } from './switched-source.ts'
 import type { ThreadPool } from './thread-pool.ts'
 
@@ -93,10 +94,12 @@ export interface LifeOptions {
   handlers: ReadonlyMap<string, Handler>
   threads: ThreadPool
   abortGraceMs: number
+  aloneDeadlineMs: number
   maxResultBytes: number
   stallMs: number
   /** Those of all its lives. */
   logs: JobLogs
+  stuck: StuckHandlers
   meter: Meter
   memory: () => number
   logger: Logger
@@ -143,7 +146,10 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       readParents: (job, task, after) => readParents(pool, schema, worker, job, task, after, PARENTS_PAGE),
       readGroup: job => readGroupOf(pool, schema, worker, job),
       logs: given.logs.of(worker),
+      stuck: given.stuck,
     },
+    aloneDeadlineMs: given.aloneDeadlineMs,
+    onWaitingAlone: job => heartbeat.tell({ waitsAlone: job }),
     onCompleted: job => source.onCompleted(job),
     earlier,
     logger,
@@ -267,6 +273,8 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       lagMs: lag.read(),
       completed: given.meter.completed,
       failed: given.meter.failed,
+      stuck: given.stuck.count,
+      stuckMs: Date.now() - (given.stuck.oldest?.since.getTime() ?? Date.now()),
     }),
     onError: error => logger.warn({ err: error }, 'the heartbeat missed a beat; trying again'),
     onAgain: outages.postgres.outage.works,

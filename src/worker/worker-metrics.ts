@@ -3,6 +3,7 @@ import type { LogCounts } from '../job/job-log.ts'
 import { createMetrics, type Metrics } from '../runtime/prometheus.ts'
 import { type PressureLimits, pressureFactor } from './claim-size.ts'
 import { type Meter, TaskFigures } from './meter.ts'
+import type { StuckHandlers } from './stuck-handlers.ts'
 import type { Vitals } from './worker-life.ts'
 
 /** Where the figures are. */
@@ -14,6 +15,7 @@ export interface WorkerFigures {
   readonly maxThreads: number
   readonly memory: () => number
   readonly logCounts: LogCounts
+  readonly stuck: StuckHandlers
   readonly threadsInUse: () => number
   readonly path: () => 'redis' | 'direct'
   readonly isDrained: () => boolean
@@ -32,6 +34,11 @@ export function createWorkerMetrics(prefix: string, of: WorkerFigures): Metrics 
   const byTask = () => of.tasks.map(task => ({ task, figures: meter.tasks.get(task) ?? new TaskFigures() }))
 
   gauge('in_flight_tasks', 'Jobs whose handler has not returned', () => of.vitals()?.inFlight ?? 0)
+  gauge(
+    'stuck_handlers',
+    'Handlers that ignored their signal and have not returned: each keeps its permit',
+    () => of.stuck.count,
+  )
   counter('tasks_completed_total', 'Runs that have ended, by task and outcome', () =>
     byTask().flatMap(({ task, figures }) =>
       COMPLETED.map(outcome => ({ labels: { task, outcome }, value: figures[outcome] })),

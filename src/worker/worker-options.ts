@@ -51,6 +51,11 @@ export interface WorkerOptions {
   /** How long a handler may take to return after its signal fired. Default `'5s'`. */
   abortGrace?: Duration
   /**
+   * How long a job that must run alone (its workers died twice) waits for the other handlers of this worker to return. Then it is given
+   * back, and this worker goes on. Default `'30s'`.
+   */
+  aloneDeadline?: Duration
+  /**
    * How long Postgres waits for a sign of life before it gives this worker's jobs to others, 100 ms to 1 h. A thread of
    * its own beats each third of it. Default `'15s'`.
    */
@@ -82,6 +87,7 @@ export interface WorkerPlan {
   readonly maxThreads: number
   readonly threadMemoryMb: number | undefined
   readonly abortGraceMs: number
+  readonly aloneDeadlineMs: number
   readonly stallMs: number
   readonly maxResultBytes: number
   readonly maxLogLines: number
@@ -108,6 +114,7 @@ const KNOWN = Object.keys({
   memoryThreshold: true,
   latencyThreshold: true,
   abortGrace: true,
+  aloneDeadline: true,
   lease: true,
   stall: true,
   maxResultBytes: true,
@@ -161,6 +168,7 @@ export function readWorkerOptions(options: WorkerOptions): WorkerPlan {
     maxThreads,
     threadMemoryMb: settings.threadMemoryMb,
     abortGraceMs: settings.abortGrace,
+    aloneDeadlineMs: settings.aloneDeadline,
     stallMs: settings.stall,
     maxResultBytes: settings.maxResultBytes,
     maxLogLines: settings.maxLogLines,

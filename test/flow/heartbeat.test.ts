@@ -213,7 +213,10 @@ describe('the heartbeat', () => {
       stallMs: 60_000,
       onDead: () => dead.add(),
       onDrained: () => undefined,
-      figures: () => ({ available: 3, max: 4, memory: 0.5, lagMs: 1.5, completed: 7, failed: 2 }),
+      figures: () => ({
+        ...{ available: 3, max: 4, memory: 0.5, lagMs: 1.5, completed: 7, failed: 2 },
+        ...{ stuck: 1, stuckMs: 500 },
+      }),
       onCancelled: () => cancelled.add(),
       onError: () => undefined,
       onAgain: () => undefined,

@@ -24,7 +24,7 @@ export interface NextVersion {
 
 /** Calls of this version go on to work: further arguments come last, and have a default. */
 const WITH_MORE_ARGUMENTS: Readonly<Record<string, [before: string, after: string]>> = {
-  beat: ['p_secret bytea default null', 'p_secret bytea default null, p_note text default null'],
+  beat: ['p_waits_alone uuid default null', 'p_waits_alone uuid default null, p_note text default null'],
   settle_and_claim: ['p_secret bytea default null', 'p_secret bytea default null, p_note text default null'],
   enqueue: ["p_options jsonb default '{}'", "p_options jsonb default '{}', p_note text default null"],
 }

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import type { JobId } from '../../src/job/job-id.ts'
 import { createProbe, shownStore } from '../../src/runtime/health.ts'
+import { StuckHandlers } from '../../src/worker/stuck-handlers.ts'
 import { readHealth } from '../../src/worker/worker-health.ts'
 import type { Lives } from '../../src/worker/worker-restart.ts'
 import { gate } from '../support/signals.ts'
@@ -51,20 +53,49 @@ describe('a probe', () => {
 
 describe('a worker', () => {
   it('is not ready when its beats are not answered, though Postgres answers others', async () => {
-    const health = (sinceBeatMs: number) => {
-      const vitals = () => ({ isAlive: true, inFlight: 0, lagMs: 0, sinceBeatMs })
-      const lives = { vitals, isDrained: false, path: 'direct' } as unknown as Lives
-      return readHealth(
-        lives,
-        { postgres: async () => undefined, redis: undefined, locks: async () => undefined },
-        1000,
-      )
-    }
-    expect(await health(999)).toMatchObject({ isReady: true, heartbeat: 'up', postgres: 'up' })
-    expect(await health(1000)).toMatchObject({
+    expect(await healthOf(999)).toMatchObject({ isReady: true, heartbeat: 'up', postgres: 'up' })
+    expect(await healthOf(1000)).toMatchObject({
       isReady: false,
       heartbeat: 'no beat was answered for 1000 ms',
       postgres: 'up',
     })
   })
+
+  it('[X11] tells of handlers that ignored their signal, and is not ready when they have every permit', async () => {
+    const stuck = new StuckHandlers()
+    const run = (id: string) => ({
+      claimed: { id: id as JobId },
+      handler: { task: { name: 'a-task' } },
+    })
+    const [first, second] = [run('a'), run('b')]
+    expect(await healthOf(0, stuck)).toMatchObject({ isReady: true, handlers: 'none stuck' })
+    stuck.add(first)
+    expect(await healthOf(0, stuck)).toMatchObject({
+      isReady: true,
+      handlers: expect.stringMatching(
+        /^stuck: 1 of 2 ignored their signal .* since \d{4}-.*Z \(job a of task a-task\); no job can run alone here/,
+      ),
+    })
+    stuck.add(second)
+    expect(await healthOf(0, stuck)).toMatchObject({
+      isReady: false,
+      handlers: expect.stringContaining('no permit is left, so it claims nothing until they return'),
+    })
+    stuck.delete(first)
+    expect(await healthOf(0, stuck)).toMatchObject({
+      isReady: true,
+      handlers: expect.stringContaining('job b'),
+    })
+  })
 })
+
+/** Of a worker with two permits whose stores are up. */
+function healthOf(sinceBeatMs: number, stuck = new StuckHandlers()) {
+  const vitals = () => ({ isAlive: true, inFlight: 0, lagMs: 0, sinceBeatMs })
+  const lives = { vitals, isDrained: false, path: 'direct' } as unknown as Lives
+  return readHealth(
+    lives,
+    { postgres: async () => undefined, redis: undefined, locks: async () => undefined },
+    { leaseMs: 1000, stuck, maxTasks: 2 },
+  )
+}

@@ -39,7 +39,8 @@ begin
   if v_job.state = 'running' then
     return v_facts || jsonb_build_object('run', (
       select jsonb_build_object('workerId', v_job.worker_id, 'workerName', max(w.name), 'since', v_job.started_at,
-        'isLive', coalesce(bool_or(w.expires_at > now() and w.dead_at is null), false), 'isCancelled', v_job.is_cancelled)
+        'isLive', coalesce(bool_or(w.expires_at > now() and w.dead_at is null), false), 'isCancelled', v_job.is_cancelled,
+        'waitsAlone', coalesce(bool_or(w.waits_alone = v_job.id), false), 'others', max(w.max_capacity - w.available_capacity - 1))
       from longshore.workers w where w.id = v_job.worker_id));
   end if;
 
@@ -81,20 +82,23 @@ begin
   -- each thing of it.
   v_facts := v_facts || jsonb_build_object('workers', (
     with live as materialized (
-      select w.id, w.name, w.properties, w.constraint_tags, w.drained_at, m.worker_id is not null as is_eligible,
+      select w.id, w.name, w.properties, w.constraint_tags, w.drained_at, w.stuck_handlers, w.stuck_since, m.worker_id is not null as is_eligible,
         v_lane.task = any (w.tasks) as has_task, v_lane.queue = any (w.queues) as has_queue, v_lane.tag = any (w.tags) as has_tag, (
           select count(*) from unnest(string_to_array(substr(v_lane.constraint_tag, 3), ',')) as c(pair)
           where 'c:' || c.pair <> all (w.constraint_tags)) as lacks
       from longshore.workers w left join longshore.worker_lanes m on m.worker_id = w.id and m.lane = v_job.lane
       where w.expires_at > now() and w.dead_at is null
     ), eligible as materialized (
-      select l.id, l.name, row_number() over (order by l.id) as no
+      select l.id, l.name, l.stuck_handlers, l.stuck_since, row_number() over (order by l.id) as no
       from live l where l.is_eligible and l.drained_at is null
     )
     select jsonb_build_object(
       'live', (select count(*) from live), 'serving', (select count(*) from live l where l.has_task),
       'count', count(*), 'some', coalesce(
         jsonb_agg(jsonb_build_object('id', e.id, 'name', e.name) order by e.no) filter (where e.no <= c_most), '[]'),
+      'stuck', case when v_job.rescues >= 2 then jsonb_build_object('rescues', v_job.rescues, 'workers', coalesce(
+        jsonb_agg(jsonb_build_object('id', e.id, 'name', e.name, 'handlers', e.stuck_handlers, 'since', e.stuck_since) order by e.no)
+        filter (where e.stuck_handlers > 0), '[]')) end,
       'drained', (
         select coalesce(jsonb_agg(jsonb_build_object('id', l.id, 'name', l.name) order by l.id), '[]')
         from live l where l.is_eligible and l.drained_at is not null),

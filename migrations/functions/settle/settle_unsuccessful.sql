@@ -56,8 +56,10 @@ begin
       end if;
     elsif v_given.outcome = 'released' then
       v_job.attempts := v_job.attempts - 1;
-      perform longshore.send_back(v_job, null, v_job.error);
-      v_ready := v_ready || v_job.id;
+      -- With a delay where the worker that has it cannot run it: others shall come first.
+      if longshore.send_back(v_job, case when v_given."delayMs" > 0 then least(v_given."delayMs", 3600000) end, v_job.error) then
+        v_ready := v_ready || v_job.id;
+      end if;
     else
       raise exception 'longshore: unknown outcome "%"', left(v_given.outcome, 200) using errcode = 'invalid_parameter_value';
     end if;
