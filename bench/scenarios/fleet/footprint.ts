@@ -16,8 +16,8 @@ const wal = (name: string): Figure => ({ name, unit: 'bytes', better: 'lower' })
 const memory = (name: string): Figure => ({ name, unit: 'MB', better: 'lower' })
 
 const FIGURES = {
-  idle: connections('connections, idle'),
-  busy: { ...connections('connections, busy'), isHeadline: true },
+  idle: connections('held while idle'),
+  busy: { ...connections('held while busy'), isHeadline: true },
   single: wal('WAL: single enqueue'),
   bulk: wal('WAL: bulk enqueue'),
   run: { ...wal('WAL: claim and settle'), isHeadline: true },
