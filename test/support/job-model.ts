@@ -105,6 +105,30 @@ export class JobModel {
     return claimed
   }
 
+  /**
+   * As `claimable`, of a claim that ended early: those of `claimed` that it may have been handed in this order. It may have passed over jobs
+   * whose limit it leaves to a better job of the same task that only another worker can run.
+   */
+  claimedEarly(worker: number, claimed: readonly string[]): string[] {
+    const by = this.workers.get(worker)
+    if (!by) return []
+    const ready = this.inOrder()
+    const handed: ModelJob[] = []
+    for (const [place, job] of ready.entries()) {
+      if (handed.length === claimed.length) break
+      if (!mayRun(by, job) || !this.hasSlot(job, handed)) continue
+      if (job.id === claimed[handed.length]) handed.push(job)
+      else if (!ready.slice(0, place).some(better => this.isOnlyOfOthers(by, better, job.task))) break
+    }
+    return handed.map(job => job.id)
+  }
+
+  isOnlyOfOthers(by: ModelWorker, job: ModelJob, task: string): boolean {
+    return (
+      job.task === task && !mayRun(by, job) && [...this.workers.values()].some(other => mayRun(other, job))
+    )
+  }
+
   /** What is ready, best first. */
   inOrder(): ModelJob[] {
     const place = (job: ModelJob) => job.score ?? 0n
