@@ -13,12 +13,15 @@ export interface ClaimCursor {
 
 /** Jobs that become ready before the cursor wait no longer than this, unless claims from the start are slow. */
 const START_EVERY_MS = 20
-/** Then they are a tenth of the time. */
+/** Slow: so many times as long as claims from the cursor. Then they are a tenth of the time, and no rarer than this. */
+const SLOW = 2
 const SHARE = 10
+const START_AT_LEAST_EVERY_MS = 250
 
 export function createClaimCursor(now: () => number = () => performance.now()): ClaimCursor {
   let cursor: number | null = null
   let startAgainAt = 0
+  let lastMs = Number.POSITIVE_INFINITY // of a claim from the cursor
   return {
     begin: () => (now() < startAgainAt ? cursor : null),
     note({ from, isFilled, worst, ms }) {
@@ -27,7 +30,11 @@ export function createClaimCursor(now: () => number = () => performance.now()): 
         return
       }
       cursor = worst
-      if (from === null) startAgainAt = now() + Math.max(START_EVERY_MS, SHARE * ms)
+      if (from !== null) lastMs = ms
+      else startAgainAt = now() + (ms > SLOW * lastMs ? pauseAfter(ms) : START_EVERY_MS)
     },
   }
 }
+
+const pauseAfter = (ms: number): number =>
+  Math.min(START_AT_LEAST_EVERY_MS, Math.max(START_EVERY_MS, SHARE * ms))

@@ -161,7 +161,12 @@ const crossOver = async () => {
   const hundred = defineTask<number>({ name: 'hundred', concurrency: 100 })
   const producer = deployment.producer({ tasks: [hundred] })
   await producer.enqueueMany(hundred, numbers(3))
-  const [one, two] = [await workByHand(database, ['hundred']), await workByHand(database, ['hundred'])]
+  await database.rows("select longshore.find_lane('default', 'other', 'default', 'c:')")
+  // With one lane alone the slots would pass on.
+  const [one, two] = [
+    await workByHand(database, ['hundred', 'other']),
+    await workByHand(database, ['hundred', 'other']),
+  ]
   const [low] = await two.claim(1)
   const holder = await begin()
   await holder.query('select from longshore.slot_groups where number = 0 for update')

@@ -333,11 +333,7 @@ describe('a worker that sleeps is woken by', () => {
   it('[L7] a slot that is free again', () =>
     check({
       rule: 'a bell for a slot',
-      without: {
-        name: 'reopen',
-        guard: 'ring',
-        replacement: 'longshore.open_limits(p_limits)',
-      },
+      without: { name: 'reopen', guard: 'ring' },
       happens: async () => {
         await deployment.producer({ tasks: [limited] }).enqueueMany(limited, [1, 2])
         const worker = await workByHand(database, ['limited'])

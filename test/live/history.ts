@@ -13,7 +13,12 @@ export interface History {
   of(
     stall: Stall,
     sample: Sample,
-    ask: { producer: Producer; runs: () => Promise<JournalRun[]> },
+    ask: {
+      producer: Producer
+      runs: () => Promise<JournalRun[]>
+      /** Rows of Postgres, as texts. */
+      rows: () => Promise<string[]>
+    },
   ): Promise<Error>
 }
 
@@ -43,7 +48,7 @@ export function createHistory(plan: FleetPlan): History {
       lines.push({ atMs: Date.now(), what: `enqueued: ${ids}` })
     },
     loadOf: jobId => loads.get(jobId),
-    async of(stall, sample, { producer, runs }) {
+    async of(stall, sample, { producer, runs, rows }) {
       const { job } = stall
       const claims = (await runs()).flatMap(({ worker, jobId, startedAt, endedAt, wentTo }) => [
         { atMs: startedAt / 1000, what: `Postgres: worker ${worker} claims ${jobId}` },
@@ -67,6 +72,8 @@ export function createHistory(plan: FleetPlan): History {
         ),
         'jobs that have not ended:',
         ...countsOf(sample).map(line => `  ${line}`),
+        'rows of Postgres:',
+        ...(await rows()).map(row => `  ${row}`),
         `history, jobs as <load>#<number> (all of this job, the last ${LAST_LINES} lines of everything):`,
         ...shown.map(({ atMs, what }) => `  ${((atMs - began) / 1000).toFixed(3).padStart(8)} s  ${what}`),
         'fleet:',

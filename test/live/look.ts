@@ -78,3 +78,20 @@ export async function look(
   }))
   return { atMs: rows[0]?.at ?? 0, jobs, workers: seen }
 }
+
+const EVIDENCE = `
+  with lane as (select * from longshore.lanes l where l.task like $1 || '%')
+  select 'worker ' || row_to_json(w) as line
+  from (select id, name, listening, drained_at, dead_at from longshore.workers) w
+  union all
+  select 'limit ' || row_to_json(k)
+  from (select k.*, (select json_agg(g) from longshore.slot_groups g where g.limit_id = k.id and g.used > 0) as used
+    from longshore.limits k where k.task like $1 || '%') k
+  union all select 'waiter ' || row_to_json(w) from longshore.limit_waiters w where w.task like $1 || '%'
+  union all select 'lane ' || row_to_json(l) from lane l
+  union all select 'head ' || row_to_json(h) from longshore.lane_heads h where h.lane in (select id from lane)`
+
+/** What Postgres keeps of workers, limits and lanes, for a history. */
+export async function readEvidence(database: TestDatabase, prefix: string): Promise<string[]> {
+  return (await database.rows<{ line: string }>(EVIDENCE, [prefix])).map(({ line }) => line)
+}

@@ -34,16 +34,6 @@ const PLAN: FleetPlan = {
 const faults: [fault: string, weakness: Weakness, stalled: RegExp][] = [
   ['no worker is woken', { name: 'ring', point: 'start', insertion: 'return;' }, /could run it/],
   [
-    'an enqueue wakes no worker',
-    { name: 'insert_jobs', guard: 'wake-worker', replacement: 'null;' },
-    /could run it/,
-  ],
-  [
-    'a slot that is freed wakes no other worker',
-    { name: 'ring_limits', point: 'start', insertion: 'return;' },
-    /limited, tag blue, gpu=a100; ready.* worker B could run it; every limit has room/,
-  ],
-  [
     'slots are not freed',
     { name: 'free_slots', point: 'start', insertion: 'return null;' },
     /limited, tag blue.* worker B could run it; every limit has room/,
@@ -70,6 +60,9 @@ const faults: [fault: string, weakness: Weakness, stalled: RegExp][] = [
   ],
 ]
 
+const fails = (weaknesses: readonly Weakness[], plan: FleetPlan) =>
+  expect(weakened(database, weaknesses, () => runFleet(stage, plan, { boundMs: BOUND_MS }))).rejects
+
 describe('a fleet with a little of everything', () => {
   it('[X10] stalls nowhere', async () => {
     const { runs } = await runFleet(stage, PLAN)
@@ -77,7 +70,16 @@ describe('a fleet with a little of everything', () => {
   })
 
   it.each(faults)('[X10] stalls when %s', async (_, weakness, stalled) => {
-    const run = () => runFleet(stage, PLAN, { boundMs: BOUND_MS })
-    await expect(weakened(database, [weakness], run)).rejects.toThrow(stalled)
+    await fails([weakness], PLAN).toThrow(stalled)
+  })
+
+  it('[X10] stalls when a slot that is freed wakes no other worker', async () => {
+    const weaknesses = [
+      { name: 'ring_limits', point: 'start', insertion: 'return;' },
+      { name: 'leave_to_waiters', point: 'start', insertion: 'return p_room;' },
+    ]
+    await fails(weaknesses, PLAN).toThrow(
+      /limited, tag blue, gpu=a100; ready.* worker B could run it; every limit has room/,
+    )
   })
 })

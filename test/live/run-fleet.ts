@@ -11,7 +11,7 @@ import { gate } from '../support/signals.ts'
 import { createFleetWorker } from './fleet-worker.ts'
 import { createHistory } from './history.ts'
 import { enqueueLoad } from './loads.ts'
-import { look } from './look.ts'
+import { look, readEvidence } from './look.ts'
 import { type FleetPlan, type LoadPlan, mayRun, type TaskPlan } from './plan.ts'
 import { createWatch, type Sample } from './watch.ts'
 
@@ -86,12 +86,21 @@ export async function runFleet(
   const check = async (): Promise<Sample> => {
     const seen = await sample()
     const stall = watch.see(seen)
-    if (stall) throw await history.of(stall, seen, { producer, runs: () => deployment.runs() })
+    if (stall) {
+      const rows = () => readEvidence(database, prefix)
+      throw await history.of(stall, seen, { producer, runs: () => deployment.runs(), rows })
+    }
     return seen
   }
 
+  // One after another, so that their order is that of the plan, however slow the machine is.
+  let enqueued = Promise.resolve()
+  const enqueueNext = (load: LoadPlan, number: number) => {
+    enqueued = enqueued.then(() => enqueue(load, number))
+    return enqueued
+  }
   const events = [
-    ...plan.loads.map((load, number) => ({ atMs: load.atMs, happen: () => enqueue(load, number) })),
+    ...plan.loads.map((load, number) => ({ atMs: load.atMs, happen: () => enqueueNext(load, number) })),
     ...workers.flatMap(worker => [
       ...(worker.plan.joinsAtMs ? [{ atMs: worker.plan.joinsAtMs, happen: worker.join }] : []),
       ...(worker.plan.changes ?? []).map(change => ({

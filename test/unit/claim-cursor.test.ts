@@ -24,15 +24,23 @@ describe('where a direct claim begins', () => {
     expect(cursor.begin()).toBeNull()
   })
 
-  it('is the start for a tenth of the time where claims from there are slow', () => {
-    let now = 0
-    const cursor = createClaimCursor(() => now)
-    cursor.note({ from: null, ...filled, ms: 50 })
-    now = 499
-    expect(cursor.begin()).toBe(700)
-    now = 500
-    expect(cursor.begin()).toBeNull()
-  })
+  it.each([
+    { startMs: 50, cursorMs: 30, pauseMs: 20 },
+    { startMs: 8, cursorMs: 1, pauseMs: 80 },
+    { startMs: 50, cursorMs: 1, pauseMs: 250 },
+  ])(
+    'is the start for a tenth of the time where claims from there are slow beside others, and each 250 ms: %o',
+    ({ startMs, cursorMs, pauseMs }) => {
+      let now = 0
+      const cursor = createClaimCursor(() => now)
+      cursor.note({ from: 600, ...filled, ms: cursorMs })
+      cursor.note({ from: null, ...filled, ms: startMs })
+      now = pauseMs - 1
+      expect(cursor.begin()).toBe(700)
+      now = pauseMs
+      expect(cursor.begin()).toBeNull()
+    },
+  )
 
   it('is the start once a claim was not filled', () => {
     const cursor = createClaimCursor(() => 0)

@@ -38,6 +38,7 @@ declare
   v_has_keys boolean;
   v_has_waiters boolean := false;
   v_is_passed_on boolean := false;
+  v_freed int[];
   v_opened int[] := '{}';
   v_from bigint := coalesce(p_from, 0);
   v_own smallint[];
@@ -91,12 +92,10 @@ begin
       and not exists (select from longshore.lane_heads h where h.parent = v_lanes[1])
       -- All groups of a limit drain, or none.
       /* guard: draining */ and not exists (
-        select from longshore.slot_groups g where g.limit_id = v_limits[1] and g.number = p_held_slots[1] and g.is_draining) /* end draining */
-      -- It wants no more slots than it has, or there are no more: a transaction that takes slots must not wait for others' groups afterwards, to
-      -- free its own.
-      and (p_limit <= cardinality(p_held_lanes) or v_is_closed), false);
+        select from longshore.slot_groups g where g.limit_id = v_limits[1] and g.number = p_held_slots[1] and g.is_draining) /* end draining */, false);
     if not v_is_passed_on then
-      /* point: freeing */ /* guard: free-held */ v_opened := longshore.open_limits(longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots)); /* end free-held */
+      /* point: freeing */ /* guard: free-held */ v_freed := longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots); /* end free-held */
+      v_opened := longshore.open_limits(v_freed);
       v_is_closed := exists (
         select from unnest(v_limits, v_is_full) as k(id, is_full) where k.is_full and k.id <> all (v_opened));
     end if;
@@ -148,7 +147,8 @@ begin
     select h.* into v_claimed, lease_tokens, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone
     from longshore.hand_over(p_worker, v_rows, v_own, null, v_lane) h;
     if v_is_passed_on then
-      wait := case when v_is_closed then 'full' end;
+      -- It takes no others in the same call: a transaction that has taken slots must not wait for groups, to free what is left of its own.
+      wait := case when v_is_closed then 'full' when v_claimed = v_most and v_most < p_limit then 'more' end;
       if v_claimed < cardinality(p_held_lanes) then
         /* guard: free-the-rest */ perform longshore.reopen(longshore.free_slots(
           p_held_lanes[v_claimed + 1:], p_held_slots[v_claimed + 1:], p_held_key_slots[v_claimed + 1:])); /* end free-the-rest */
@@ -167,11 +167,11 @@ begin
     end if;
     /* point: claimed */
     wait := coalesce(wait, case when v_is_closed then 'full' end);
-    -- Only now: what this worker took for itself again need not wake others.
-    perform longshore.ring_limits(v_opened) where v_opened <> '{}';
     if (v_is_closed or wait = 'full') and coalesce(v_claimed, 0) < p_limit then
       perform longshore.wait_for_limits(p_worker, p_limit - coalesce(v_claimed, 0));
     end if;
   end if;
+  -- Only now: what this worker took for itself again need not wake others.
+  perform longshore.ring_limits(v_freed) where v_freed <> '{}';
 end
 $$;

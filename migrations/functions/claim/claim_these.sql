@@ -20,7 +20,7 @@ declare
   v_is_changing boolean := false;
   v_own_limits int[] := '{}';
   v_own_slots smallint[] := '{}';
-  v_opened int[] := '{}';
+  v_freed int[];
   v_rows tid[];
   v_row_lanes int[];
   v_slots smallint[];
@@ -70,7 +70,8 @@ begin
       v_row_lanes, v_lanes, v_limits, v_key_limits, p_held_lanes, p_held_slots, p_held_key_slots) k;
     -- Before anything is taken: to free a slot may mean to wait, and a transaction that waits must hold no slot group.
     if p_held_lanes is not null then
-      /* guard: free-held */ v_opened := longshore.open_limits(longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots)); /* end free-held */
+      /* guard: free-held */ v_freed := longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots); /* end free-held */
+      perform longshore.open_limits(v_freed);
     end if;
   end if;
   if v_is_limited and v_rows is not null then
@@ -107,6 +108,6 @@ begin
     into refused
     from longshore.jobs j where j.id = any (p_ids) and j.state::text = 'ready';
   end if;
-  perform longshore.ring_limits(v_opened) where v_opened <> '{}';
+  perform longshore.ring_limits(v_freed) where v_freed <> '{}';
 end
 $$;

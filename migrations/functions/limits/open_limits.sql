@@ -1,6 +1,6 @@
 -- Slots of these limits were freed, or their capacity grew: open the lanes that had to wait, where there is room. After the
 -- slots themselves are freed: a claim that closes a limit holds all of its groups, so whoever frees one sees that it is
--- closed. Returns the limits that were opened, for ring_limits.
+-- closed. Returns the limits that were opened.
 create function longshore.open_limits(p_limits int[]) returns int[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
