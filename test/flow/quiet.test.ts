@@ -147,7 +147,7 @@ describe('what is asked of the stores', () => {
       `[S6] 20 idle workers over 10 beats of the relay: ${total(statements.counts)} statements, ${total(commands.counts)} commands\n`,
     )
     expect([...statements.counts.keys()]).toEqual([
-      'select is_alive, has_cancelled, is_drained from "longshore".beat($1, $2, $3, $4, $5, $6, $7, $8)',
+      'select is_alive, has_cancelled, is_drained from "longshore".beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
     ])
     expect(total(commands.counts)).toBe(0)
   }, 180_000)

@@ -174,7 +174,10 @@ begin
     end if;
     exit when claimed >= p_limit; /* point: further */
     -- All that could be found was found. Where others held some of it, there may be room for what comes behind.
-    exit when v_is_last and not v_has_more_keys and not v_is_lacking;
+    -- A limit whose last slots it has taken is closed in the next turn, if jobs still wait for it.
+    exit when v_is_last and not v_has_more_keys and not v_is_lacking and not (v_turn_claimed > 0 and exists (
+      select from unnest(v_lanes, v_rooms) as s(lane, room)
+      where s.room > 0 and s.room <= (select count(*) from unnest(v_found.lanes) as f(lane) where f.lane = s.lane)));
     -- What is left of a limit of which half is taken is for the next call.
     if v_turn_claimed > 0 and exists (
       select from unnest(v_lanes, v_cuts) as s(lane, is_cut) where s.is_cut and s.lane = any (v_found.lanes[:v_at])
