@@ -372,7 +372,10 @@ describe('a running worker', () => {
     const constraints = { gpu: 'a100' }
     await producer.enqueue(train, 'was being claimed', { constraints })
     await eventually('a claim is held up', async () => {
-      const rows = await database.rows("select from pg_locks where locktype = 'advisory' and not granted")
+      const rows = await database.rows(
+        `select from pg_locks where locktype = 'advisory' and not granted
+           and database = (select oid from pg_database where datname = current_database())`,
+      )
       return rows.length > 0
     })
     const change = worker.setProperties({})

@@ -134,11 +134,12 @@ describe('watchdog', () => {
     const logger = pino({ level: 'warn' }, { write: (line: string) => void lines.push(JSON.parse(line)) })
     await setWatchdog({ postgres: database.url, after: 300 })
     const relay = await deployment.relay({ logger })
-    await deployment.worker({ handlers: [step.handle(() => undefined)] })
     const producer = deployment.producer({ tasks: [step] })
     const events: GroupEvent[] = []
     await producer.watchGroups(event => void events.push(event))
     const { group, first, second } = await frozen(producer)
+    // Not before: it would run both jobs.
+    await deployment.worker({ handlers: [step.handle(() => undefined)] })
 
     await eventually('watchers hear of it', async () => events.length > 0)
     expect(events).toEqual([{ id: group.id, event: 'stuck' }])
