@@ -8,6 +8,7 @@ const BOTH_PATHS = [
   'cancel',
   'change',
   'complete',
+  'connections',
   'constraints',
   'drain',
   'explain',

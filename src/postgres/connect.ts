@@ -13,6 +13,7 @@ import { pinSession } from './session.ts'
 const CALL_TIMEOUT_MS = 30_000
 const ROLLBACK_MS = 2000
 const CONNECT_TIMEOUT_MS = 10_000
+const IDLE_MS = 10_000
 const END_MS = 5000
 /** How long a pool that ends still serves those who wait for a connection. */
 const SERVE_MS = 2000
@@ -125,17 +126,22 @@ const UNPREPARED = new Set(['26000', '42P05', '0A000'])
 
 /**
  * A pool that never ends the process by an unhandled 'error': a broken idle connection is replaced. `isLent`: users run statements of
- * their own on its connections. `onAnswer`: Postgres has answered a call.
+ * their own on its connections. `idleMs`: after that a connection is closed that is not used. `onAnswer`: Postgres has answered a call.
  */
 export function openPool(
   postgres: PostgresConfig,
   max: number,
   onError: (error: Error) => void,
-  { isLent = false, onAnswer = () => undefined }: { isLent?: boolean; onAnswer?: () => void } = {},
+  {
+    isLent = false,
+    idleMs = IDLE_MS,
+    onAnswer = () => undefined,
+  }: { isLent?: boolean; idleMs?: number; onAnswer?: () => void } = {},
 ): Pool {
   const pool = new pg.Pool({
     ...connectionConfig(postgres),
     max,
+    idleTimeoutMillis: idleMs,
     query_timeout: CALL_TIMEOUT_MS,
     connectionTimeoutMillis: 0,
     Client: PooledClient,

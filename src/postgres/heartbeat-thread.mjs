@@ -1,11 +1,11 @@
 /**
  * The heartbeat's thread: beats for one life of a worker over a connection of its own, so that neither a handler that
- * blocks the event loop nor a full pool costs the lease. Plain JavaScript, because it runs under bare `node`, from `src`
- * as well as from `dist`. See heartbeat.ts for the other side.
+ * blocks the event loop nor a full pool costs the lease. The same connection listens: what Postgres notifies is handed to the main
+ * thread. Plain JavaScript, because it runs under bare `node`, from `src` as well as from `dist`. See heartbeat.ts for the other side.
  *
  * Given:  workerData.longshoreHeartbeat, see `heartbeatData`
  * Told:   { verb: 'stop' } | { verb: 'beat', waitsAlone } | { verb: 'password', id, password } | { verb: 'password', id, problem }
- * Tells:  { event: 'begun' | 'again' | 'dead' | 'cancelled' | 'drained' } | { event: 'problem', message, code } | { event: 'password', id }
+ * Tells:  { event: 'begun' | 'again' | 'gap' | 'pooled' | 'dead' | 'cancelled' | 'drained' } | { event: 'notified', channel, payload } | { event: 'problem', message, code } | { event: 'password', id }
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -28,6 +28,7 @@ async function beatOn({
   asksPassword,
   pin,
   text,
+  channels,
   worker,
   beatMs,
   callMs,
@@ -49,9 +50,10 @@ async function beatOn({
   let isStopping = false
   let hasBegun = false
   let isStalled = false
+  let isToldPooled = false
   let failures = 0
-
   let beatNow = () => undefined
+
   parentPort.on('message', async message => {
     if (message.verb === 'beat') {
       waitsAlone = message.waitsAlone
@@ -71,13 +73,22 @@ async function beatOn({
       query_timeout: callMs,
     })
     const lost = () => {
-      if (client === next) client = undefined
+      if (client !== next) return
+      client = undefined
+      // What is notified meanwhile is missed: it does not wait for the next beat.
+      beatNow()
     }
     next.on('error', lost)
     next.on('end', lost)
+    next.on('notification', ({ channel, payload = '' }) => tell({ event: 'notified', channel, payload }))
     try {
       await next.connect()
-      await next.query(pin, [next.processID])
+      const { rowCount } = await next.query(pin, [next.processID])
+      // A pooler introduces itself with a process of its own making, so nothing was set.
+      if (rowCount === 0 && !isToldPooled) tell({ event: 'pooled' })
+      isToldPooled ||= rowCount === 0
+      for (const channel of channels) await next.query(`listen ${next.escapeIdentifier(channel)}`)
+      if (hasBegun) tell({ event: 'gap' })
     } catch (error) {
       drop(next)
       throw error

@@ -1,6 +1,6 @@
 /**
  * Owns the parent's side of the heartbeat: a thread that tells Postgres that one life of a worker goes on, and tells
- * the worker what Postgres says of it. The thread is replaced when it fails. See heartbeat-thread.mjs for the other side.
+ * the worker what Postgres says of it and what it notifies. The thread is replaced when it fails. See heartbeat-thread.mjs for the other side.
  */
 import { Worker as Thread } from 'node:worker_threads'
 import { LongshoreError } from '../job/errors.ts'
@@ -26,9 +26,17 @@ export interface Heartbeat {
 }
 
 export interface HeartbeatOptions {
+  /** Where notifications come from: not through a pooler in transaction mode. */
   postgres: PostgresConfig
   schema: string
   worker: WorkerKey
+  /** Full names of what it listens to, see `channelName`. */
+  channels: readonly string[]
+  onNotify: (channel: string, payload: string) => void
+  /** Notifications may have been missed: the connection was replaced. */
+  onGap: () => void
+  /** There is a pooler in between; in transaction mode it lets no notification through. Told once. */
+  onPooled: () => void
   /** A beat each third of it. */
   leaseMs: number
   /** Beats stop while the main thread has not run for this long: whoever is stuck for good must lose its jobs. */
@@ -63,7 +71,8 @@ export interface Figures {
 }
 
 type Told =
-  | { event: 'begun' | 'again' | 'dead' | 'cancelled' | 'drained' }
+  | { event: 'begun' | 'again' | 'gap' | 'pooled' | 'dead' | 'cancelled' | 'drained' }
+  | { event: 'notified'; channel: string; payload: string }
   | { event: 'problem'; message: string; code?: string }
   | { event: 'password'; id: number }
 
@@ -92,6 +101,7 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   let restart: NodeJS.Timeout | undefined
   let told: { waitsAlone: string | null } = { waitsAlone: null }
   let failures = 0
+  let hasBegun = false
   let isOver = false
 
   const over = () => {
@@ -106,9 +116,18 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
     switch (told.event) {
       case 'begun':
         failures = 0
+        // Not the first thread of this life.
+        if (hasBegun) options.onGap()
+        hasBegun = true
         return begun.resolve()
       case 'again':
         return options.onAgain()
+      case 'notified':
+        return options.onNotify(told.channel, told.payload)
+      case 'gap':
+        return options.onGap()
+      case 'pooled':
+        return options.onPooled()
       case 'cancelled':
         return options.onCancelled()
       case 'drained':
@@ -236,6 +255,7 @@ function heartbeatData(options: HeartbeatOptions) {
       options.schema,
       'select is_alive, has_cancelled, is_drained from longshore.beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
     ),
+    channels: options.channels,
     worker: options.worker,
     beatMs: options.leaseMs / 3,
     callMs: Math.max(LEAST_CALL_MS, options.leaseMs / 3),

@@ -176,6 +176,10 @@ const worker = {
     env: 'LONGSHORE_STALL',
     about: 'how long the event loop may be blocked before the signs of life stop',
   }),
+  maxCompletions: setting(whole(1, 100), 5, {
+    env: 'LONGSHORE_MAX_COMPLETIONS',
+    about: 'transactions of ctx.complete at once; each has a connection of its own while it is open',
+  }),
   abortGrace: setting(duration('0ms', '24d'), 5000, {
     env: 'LONGSHORE_ABORT_GRACE',
     about: 'how long a handler may take to return after its signal fired',

@@ -16,25 +16,28 @@ export interface Completions {
   close(): Promise<void>
 }
 
-/** Completions under way at once; more wait for their turn. */
-const CONNECTIONS = 5
+/** What is not used is closed: a worker that seldom completes has no more connections than others. */
+const IDLE_MS = 1000
 const PATIENCE = { firstMs: 50, maxMs: 1000, forMs: 10_000 }
 
-export function createCompletions(
-  postgres: PostgresConfig,
-  schema: string,
-  worker: WorkerKey,
-  logger: Logger,
-): Completions {
+export function createCompletions(options: {
+  postgres: PostgresConfig
+  /** Completions under way at once; more wait. */
+  connections: number
+  schema: string
+  worker: WorkerKey
+  logger: Logger
+}): Completions {
+  const { schema, worker, logger } = options
   let hasClosed = false
   /** Opened by the first completion: most workers never need it. */
   let opened: Pool | undefined
   const pool = () => {
     opened ??= openPool(
-      postgres,
-      CONNECTIONS,
+      options.postgres,
+      options.connections,
       error => logger.warn({ err: error }, 'a connection to Postgres broke; it is replaced'),
-      { isLent: true },
+      { isLent: true, idleMs: IDLE_MS },
     )
     return opened
   }

@@ -32,8 +32,8 @@ export interface StartedWorker {
   readonly lives: Promise<Lives>
 }
 
-/** Two exchanges under way, and one for what comes between. */
-const CONNECTIONS = 3
+/** Two exchanges under way; log lines, payloads and the upkeep come between. The third connection of a worker is the heartbeat's. */
+const CONNECTIONS = 2
 const PAUSES = { firstMs: 100, maxMs: 1000 }
 const patiently = patient({ ...PAUSES, maxTries: 5 })
 /** A changed limit waits for the locks of its slots: a process that is paused in the middle of a completion keeps them for ten seconds. */
@@ -91,6 +91,7 @@ export function startWorker(
       settings: plan.loop,
       handlers,
       threads,
+      maxCompletions: plan.maxCompletions,
       abortGraceMs: plan.abortGraceMs,
       aloneDeadlineMs: plan.aloneDeadlineMs,
       maxResultBytes: plan.maxResultBytes,

@@ -8,7 +8,7 @@ import { LongshoreError } from '../job/errors.ts'
 import type { Handler } from '../job/task.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { startHeartbeat } from '../postgres/heartbeat.ts'
-import { type Listener, openListener, POOLED } from '../postgres/listener.ts'
+import { POOLED } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { readGroupOf, readParents } from '../postgres/read-parents.ts'
 import {
@@ -93,6 +93,7 @@ export interface LifeOptions {
   settings: WorkerSettings
   handlers: ReadonlyMap<string, Handler>
   threads: ThreadPool
+  maxCompletions: number
   abortGraceMs: number
   aloneDeadlineMs: number
   maxResultBytes: number
@@ -123,7 +124,13 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   })
 
   const { outages } = given
-  const completions = createCompletions(given.postgres, schema, worker, logger)
+  const completions = createCompletions({
+    postgres: given.postgres,
+    connections: given.maxCompletions,
+    schema,
+    worker,
+    logger,
+  })
   const runs = createRuns({
     pool,
     schema,
@@ -256,10 +263,25 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   if (isDrained) loop.stopClaims('drained')
 
   const lag = createLagGauge()
+  const bell = channelName(schema, `worker_${workerId}`)
   const heartbeat = startHeartbeat({
-    postgres: given.postgres,
+    postgres: given.listen,
     schema,
     worker,
+    channels: [bell, channelName(schema, 'due')],
+    onNotify: (channel, payload) => {
+      if (channel !== bell) upkeep?.onDue()
+      else if (payload === 'cancel') cancels.look()
+      else if (payload === 'drain') drains.look()
+      else direct.onRing()
+    },
+    onGap: () => {
+      outages.postgres.outage.works()
+      cancels.look()
+      drains.look()
+      direct.onRing()
+    },
+    onPooled: () => logger.info(POOLED),
     leaseMs: given.facts.leaseMs,
     stallMs: given.stallMs,
     onDead: die,
@@ -287,36 +309,16 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
   }
 
   let upkeep: Upkeep | undefined
-  const bell = channelName(schema, `worker_${workerId}`)
-  let listener: Listener | undefined
   try {
-    listener = await openListener({
-      postgres: given.listen,
-      onPooled: () => logger.info(POOLED),
-      channels: [bell, channelName(schema, 'due')],
-      onNotify: (channel, payload) => {
-        if (channel !== bell) upkeep?.onDue()
-        else if (payload === 'cancel') cancels.look()
-        else if (payload === 'drain') drains.look()
-        else direct.onRing()
-      },
-      onGap: () => {
-        outages.postgres.outage.works()
-        cancels.look()
-        drains.look()
-        direct.onRing()
-      },
-      onError: error => logger.warn({ err: error }, 'the listening connection broke; reconnecting'),
-    })
     await heartbeat.begun
   } catch (error) {
     loop.close()
-    await Promise.all([source.close(), heartbeat.stop(), listener?.close()])
+    await Promise.all([source.close(), heartbeat.stop()])
     await unregister()
     throw error
   }
   upkeep = startUpkeep({
-    db: listener,
+    db: pool,
     pool,
     schema,
     holder: { name: `worker ${workerId}`, secret: worker.secret },
@@ -358,7 +360,6 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
     // The row of a dead life goes when its jobs have been rescued.
     if (!isDead) await unregister()
     lag.stop()
-    await listener.close()
     await completions.close()
   }
 

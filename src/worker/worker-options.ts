@@ -48,6 +48,11 @@ export interface WorkerOptions {
   memoryThreshold?: number
   /** Claims shrink to 70 % while the p99 of handlers' durations is above this; without it they do not. From 1 ms to 1 d. */
   latencyThreshold?: Duration
+  /**
+   * Transactions of `ctx.complete` at once; more wait. Each has a connection of its own while it is open, beside the three that a worker has;
+   * connections that are not used are closed after a second. From 1 to 100, default 5.
+   */
+  maxCompletions?: number
   /** How long a handler may take to return after its signal fired. Default `'5s'`. */
   abortGrace?: Duration
   /**
@@ -86,6 +91,7 @@ export interface WorkerPlan {
   readonly loop: WorkerSettings
   readonly maxThreads: number
   readonly threadMemoryMb: number | undefined
+  readonly maxCompletions: number
   readonly abortGraceMs: number
   readonly aloneDeadlineMs: number
   readonly stallMs: number
@@ -113,6 +119,7 @@ const KNOWN = Object.keys({
   threadMemoryMb: true,
   memoryThreshold: true,
   latencyThreshold: true,
+  maxCompletions: true,
   abortGrace: true,
   aloneDeadline: true,
   lease: true,
@@ -129,7 +136,10 @@ export function readWorkerOptions(options: WorkerOptions): WorkerPlan {
     () => readOptions('worker', 'createWorker', options, KNOWN),
     () => byTask(options.handlers),
     () => (options.logger === undefined ? undefined : withSafeErrors(options.logger)),
-    () => typeof options.postgres !== 'string' && options.postgres && portableConfig(options.postgres),
+    () => {
+      const listen = options.listen ?? options.postgres
+      return typeof listen !== 'string' && listen && portableConfig(listen)
+    },
     () => options.redis && readRedisConfig(options.redis),
   )
   const postgres = options.postgres ?? settings.databaseUrl ?? ''
@@ -167,6 +177,7 @@ export function readWorkerOptions(options: WorkerOptions): WorkerPlan {
     loop,
     maxThreads,
     threadMemoryMb: settings.threadMemoryMb,
+    maxCompletions: settings.maxCompletions,
     abortGraceMs: settings.abortGrace,
     aloneDeadlineMs: settings.aloneDeadline,
     stallMs: settings.stall,

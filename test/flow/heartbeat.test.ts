@@ -181,6 +181,20 @@ describe('the heartbeat', () => {
     }
   })
 
+  it('[W5] listens again at once when its connection is lost, however long the lease', async () => {
+    const ran = counter()
+    const producer = deployment.producer({ tasks: [task] })
+    await deployment.worker({ lease: '1h', pollInterval: '1h', handlers: [task.handle(() => ran.add())] })
+    const pid = await heart()
+    // While its connection is away nothing rings: it looks when it has another.
+    await database.rows('select pg_terminate_backend($1)', [pid])
+    await producer.enqueue(task, 'meanwhile')
+    await ran.reached(1)
+    await eventually('another beats', async () => (await hearts()).some(other => other !== pid))
+    await producer.enqueue(task, 'then')
+    await ran.reached(2)
+  })
+
   it('[W12] starts its thread again when that ends', async () => {
     const threads: Thread[] = []
     const onThread = (thread: Thread) => threads.push(thread)
@@ -209,6 +223,10 @@ describe('the heartbeat', () => {
       postgres: database.urlOf('worker'),
       schema: 'longshore',
       worker: { id: worker.id, secret },
+      channels: [],
+      onNotify: () => undefined,
+      onGap: () => undefined,
+      onPooled: () => undefined,
       leaseMs: 300,
       stallMs: 60_000,
       onDead: () => dead.add(),

@@ -59,7 +59,7 @@ it('[X7] producer, relay and workers do their work through few connections, and 
       await mayEnd.opened
     }),
   ]
-  // Each has a connection for its heartbeat and one for listening beside its pool: more than the pooler has.
+  // Each has a connection for its heartbeat and two for jobs: more than the pooler has.
   for (const lease of ['3s', '15s'] as const) await deployment.worker({ ...throughPooler(), handlers, lease })
   const producer = deployment.producer({ ...throughPooler(), tasks: [plain, limited, written, long] })
   const slow = await producer.enqueue(long, 1)
