@@ -167,8 +167,9 @@ begin
     end if;
     /* point: claimed */
     wait := coalesce(wait, case when v_is_closed then 'full' end);
-    if (v_is_closed or wait = 'full') and coalesce(v_claimed, 0) < p_limit then
-      perform longshore.wait_for_limits(p_worker, p_limit - coalesce(v_claimed, 0));
+    -- Also where it has found other jobs: those that the limit keeps from it may be better, and its next claim is for them.
+    if v_is_closed or wait = 'full' then
+      perform longshore.wait_for_limits(p_worker, greatest(p_limit - coalesce(v_claimed, 0), 1));
     end if;
   end if;
   -- Only now: what this worker took for itself again need not wake others.
