@@ -10,7 +10,9 @@ import type { FleetPlan } from './plan.ts'
 import { runFleet } from './run-fleet.ts'
 
 const { LONGSHORE_SEED, LONGSHORE_PATH, LONGSHORE_RUNS, LONGSHORE_ALL } = process.env
-const seed = Number(LONGSHORE_SEED ?? randomInt(2 ** 31))
+/** The gate runs the fleets that have found the last fault; with `npm run test:all` they are new each time. */
+const FOUND = 726_236_663
+const seed = Number(LONGSHORE_SEED ?? (LONGSHORE_ALL ? randomInt(2 ** 31) : FOUND))
 /** Of fleets of one kind. Longer with `npm run test:all`. */
 const ENOUGH_MS = LONGSHORE_ALL ? 60_000 : 7000
 /** Most of the time of a fleet goes by waiting: some run side by side, in one database. */
