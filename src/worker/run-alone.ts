@@ -25,7 +25,7 @@ const SETTLE_MS = 2000
 /** How soon a job that was given back may be claimed again: by another worker, it is hoped, which mostly wins one of the first tries. */
 const GIVEN_BACK = { firstMs: 100, maxMs: 30_000 }
 const MOST_KNOWN = 1000
-/** A worker that has waited in vain waits again when it has been empty, or after so many times the deadline: so it claims for most of the time. */
+/** A worker that has waited without success waits again when it has been empty, or after so many times the deadline: so it claims for most of the time. */
 const REST_FACTOR = 10
 
 export function createAlone(options: {
