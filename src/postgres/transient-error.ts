@@ -57,6 +57,12 @@ export function isAway(error: Error): boolean {
   return typeof code === 'string' ? AWAY.has(code) || code.startsWith('08') : MESSAGES.test(error.message)
 }
 
+/** Whether Postgres rolled a call back because locks of others were in its way: what it did not get may be had at once. */
+export function metLocks(error: unknown): boolean {
+  const code = error instanceof Error ? (error as { code?: unknown }).code : undefined
+  return code === '40P01' || code === '55P03'
+}
+
 /** Whether it was broken off by a time limit: less at once may get through. */
 export function tookTooLong(error: unknown): boolean {
   const code = error instanceof Error ? (error as { code?: unknown }).code : undefined

@@ -3,7 +3,9 @@ import type { Pool } from '../postgres/connect.ts'
 import { setListening } from '../postgres/register-worker.ts'
 import type { WorkerKey } from '../postgres/secret.ts'
 import { type Exchange, type Named, type Outcome, settleAndClaim } from '../postgres/settle-and-claim.ts'
+import { metLocks } from '../postgres/transient-error.ts'
 import type { Logger } from '../runtime/logger.ts'
+import { withRetry } from '../runtime/retry.ts'
 import { isTracing } from '../runtime/tracing.ts'
 import { createWakeUp } from '../runtime/wake-up.ts'
 import { createClaimCursor } from './claim-cursor.ts'
@@ -15,6 +17,9 @@ export interface DirectSource extends JobSource {
   /** Postgres has notified the worker that there may be a job. */
   onRing(): void
 }
+
+/** Postgres has undone a call that met locks of others: mostly the same call gets through now. What is in its way for longer is no matter of moments. */
+const AT_ONCE = { maxTries: 3, firstMs: 0, maxMs: 0 }
 
 export function createDirectSource(options: {
   pool: Pool
@@ -36,10 +41,17 @@ export function createDirectSource(options: {
     onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
   })
 
+  const mayGetThrough = (error: unknown) => {
+    if (!metLocks(error)) return false
+    logger.debug({ err: error }, 'locks of others were in the way of a call; sending it again')
+    return true
+  }
+
   const ask = async (outcomes: readonly Outcome[], limit: number, named?: Named): Promise<Exchange> => {
     const from = named ? null : cursor.begin()
     const since = performance.now()
-    const answer = await settleAndClaim(pool, schema, worker, outcomes, limit, named, isTracing(), from)
+    const call = () => settleAndClaim(pool, schema, worker, outcomes, limit, named, isTracing(), from)
+    const answer = await withRetry(call, { ...AT_ONCE, isTransient: mayGetThrough })
     if (answer.groups.length > 0) options.onGroups(answer.groups)
     if (named || limit === 0) return answer
     const isFilled = answer.claimed.length === limit

@@ -9,6 +9,7 @@ import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { openSource, type SourceInTest } from '../support/job-source.ts'
 import { eventually } from '../support/signals.ts'
+import { weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -99,6 +100,33 @@ describe('a job source', () => {
     await tx.query('commit')
     expect([...(await settle(succeeded(job))).busy]).toEqual([])
     expect(await states()).toEqual({ succeeded: 2 })
+  })
+
+  it('[S10] sends a call at once again that Postgres undid because of locks, and gives up where that does not help', async () => {
+    await deployment.producer({ tasks: [task] }).enqueueMany(task, [0, 1])
+    const { source, claim, settle } = await sourceOf()
+    const [job] = (await claim(1)) as [ClaimedJob]
+    await database.rows('create sequence undone')
+    const undo = (times: number, code: string) => ({
+      name: 'settle_and_claim',
+      point: 'done',
+      insertion: `if nextval('public.undone') <= ${times} then raise 'undone' using errcode = '${code}'; end if;`,
+    })
+    for (const code of ['40P01', '55P03']) {
+      await weakened(database, [undo(1000, code)], () =>
+        expect(source.exchange([succeeded(job)], 0)).rejects.toMatchObject({ code }),
+      )
+      expect(
+        await database.rows("select setval('undone', 1, false), last_value::int as calls from undone"),
+      ).toMatchObject([{ calls: 3 }])
+    }
+    expect(await states()).toEqual({ running: 1, ready: 1 })
+    const next = await weakened(database, [undo(2, '55P03')], () => source.exchange([succeeded(job)], 1))
+    expect([...next.lost, ...next.busy]).toEqual([])
+    expect(await states()).toMatchObject({ succeeded: 1 })
+    const rest = next.claimed.length > 0 ? next.claimed : await claim(1)
+    expect(payloads(rest)).toEqual([1])
+    await settle(...rest.map(succeeded))
   })
 
   it('[W7] offers a job again that was given back, without an attempt used', async () => {

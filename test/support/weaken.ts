@@ -125,5 +125,12 @@ export async function withWeakQueries<T>(
   return result
 }
 
-/** A pause for a barrier: the function waits there while somebody holds this advisory lock. */
-export const pauseAt = (lock: number) => `perform pg_advisory_xact_lock_shared(${lock});`
+/** A pause for a barrier: the function waits there while somebody holds this advisory lock, however long it waits for other locks. */
+export const pauseAt = (lock: number) => `
+  declare
+    v_lock_timeout text := current_setting('lock_timeout');
+  begin
+    perform set_config('lock_timeout', '0', true);
+    perform pg_advisory_xact_lock_shared(${lock});
+    perform set_config('lock_timeout', v_lock_timeout, true);
+  end;`

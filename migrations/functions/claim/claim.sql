@@ -4,7 +4,7 @@
 --   lanes of the worker → candidates (one or a few lanes without limits: here; else claim_lanes; named: claim_these)
 --     → slots of their limits (assign_slots) → locks (lock_jobs) → the hand-over (hand_over)
 --
--- A claim never waits for a lock: it passes over jobs and slots that other transactions hold.
+-- A claim waits for no lock: it passes over jobs and slots that other transactions hold. Where Postgres waits all the same, see lock_jobs.
 --
 -- All jobs travel in one row: ids and numbers joined by commas, payloads (JSON texts) by newlines, which they never contain. `lanes`: one
 -- stands for all where the worker has only one. `lease_tokens`: `token*jobs` for each hand-over. `alone`: jobs that were rescued
@@ -123,7 +123,8 @@ begin
         limit v_most
         for no key update skip locked);
     else
-      v_reach := v_most;
+      -- Twice as many as it wants: a worker sends two claims at once, and the other one holds the best of them.
+      v_reach := 2 * v_most;
       loop
         v_found := longshore.merge_few_lanes(v_lanes, v_from, v_reach); /* point: found */
         v_rows := array(

@@ -31,7 +31,7 @@ declare
   v_claimed int := 0;
 begin
   select array_agg(l.lane), array_agg(k.id), array_agg(o.id),
-    coalesce(bool_or(k.id is not null or (l.concurrency_key <> '' and t.concurrency_per_key is not null)), false)
+    coalesce(bool_or(k.id is not null or o.id is not null or (l.concurrency_key <> '' and t.concurrency_per_key is not null)), false)
   into v_lanes, v_limits, v_key_limits, v_is_limited
   from longshore.worker_lanes l
   left join longshore.tasks t on t.name = l.task

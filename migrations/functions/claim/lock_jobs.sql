@@ -10,6 +10,10 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 -- Of arrays as long as a claim the planner believes that they are short.
 set enable_nestloop = off
+-- `skip locked` passes over a row that another transaction holds, but not always: where the transaction that changes the row commits just
+-- now, Postgres goes on to the row's new version and waits for whoever holds that. Here this could be a settle that waits for a slot
+-- group of this claim. Then the call is given up (lock_not_available), and the worker sends it again at once.
+set lock_timeout = '10ms'
 as $$
 begin
   with given as materialized (
@@ -18,10 +22,10 @@ begin
   ), locked as materialized (
     -- The state as a text, so that the ready index does not offer itself: the rows' places are known.
     select j.ctid from longshore.jobs j
-    where j.ctid = any (array(select g.row from given g)) /* guard: still-ready */ and j.state::text = 'ready' /* end still-ready */
+    where j.ctid = any (array(select g.row from given g)) /* guard: still-ready */ and j.state::text = 'ready' /* end still-ready */ /* point: reading */
     order by j.score, j.id
     limit p_most
-    for no key update skip locked
+    for no key update /* guard: pass-over */ skip locked /* end pass-over */
   )
   select coalesce(array_agg(g.row order by g.no) filter (where l.ctid is not null), '{}'),
     array_agg(g.slot order by g.no) filter (where l.ctid is not null),

@@ -3,6 +3,8 @@
 create function longshore.tidy_heads(p_lanes int[], p_closed int[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+-- As in lock_jobs.
+set lock_timeout = '10ms'
 as $$
 declare
   v_held bigint[];

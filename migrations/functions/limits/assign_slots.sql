@@ -9,6 +9,8 @@ create function longshore.assign_slots(
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- As in lock_jobs.
+set lock_timeout = '10ms'
 -- Of arrays as long as a claim the planner believes that they are short.
 set enable_nestloop = off
 as $$

@@ -5,6 +5,8 @@ create function longshore.close_limit(p_limit int) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- As in lock_jobs.
+set lock_timeout = '10ms'
 as $$
 declare
   v_held int;
