@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --- beat: the relay leads and this content is what it knows: tell the workers so. Also looks for what was lost: jobs that wait
 --- beside idle workers (a bell got lost, or went to a worker that left), jobs that were taken and never claimed, limits without a
---- free slot.
+--- free slot that jobs wait for.
 --- @key root
 --- @use bells finish
 --- @arg epoch        {int}
@@ -19,12 +19,23 @@ for at = 1, #taken, 2 do
   local since = string.match(taken[at + 1], '^%S+ (%S+)')
   if since and #overdue < 1000 and now_ms - tonumber(since) > tonumber(arg.overdueMs) then overdue[#overdue + 1] = taken[at] end
 end
+--- Nobody waits for the slots of a limit whose jobs all run: that count is looked at again when a job comes.
+local function is_waited_for(limit)
+  for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'under:' .. limit)) do
+    local lane = lane_of(number)
+    if lane and lane.key_limit == limit then
+      if size_of(lane) > 0 then return true end
+    elseif redis.call('EXISTS', prefix .. 'heads:' .. number) == 1 then
+      return true
+    end
+  end
+  return false
+end
 local full, turns = {}, {}
-local slots = redis.call('HGETALL', prefix .. 'slots')
-for at = 1, #slots, 2 do
-  if #full < 1000 and tonumber(slots[at + 1]) <= 0 then
-    full[#full + 1] = slots[at]
-    turns[#turns + 1] = redis.call('HGET', prefix .. 'turns', slots[at]) or '0'
+for _, limit in ipairs(redis.call('SRANDMEMBER', full_key, 1000)) do
+  if is_waited_for(limit) then
+    full[#full + 1] = limit
+    turns[#turns + 1] = redis.call('HGET', prefix .. 'turns', limit) or '0'
   end
 end
 -- Whoever was rung and has not come for a second did not hear it, and is idle again.

@@ -36,7 +36,10 @@ if not lane then
     if limit[2] ~= '' then
       redis.call('HSET', key, limit[1], limit[2])
       redis.call('SADD', prefix .. 'under:' .. limit[2], limit[4])
-      redis.call('HSETNX', prefix .. 'slots', limit[2], limit[3] ~= '' and limit[3] or '0')
+      local free = limit[3] ~= '' and limit[3] or '0'
+      if redis.call('HSETNX', prefix .. 'slots', limit[2], free) == 1 and tonumber(free) <= 0 then
+        redis.call('SADD', full_key, limit[2])
+      end
     end
   end
   lanes[arg.lane] = nil

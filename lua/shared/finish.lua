@@ -63,7 +63,9 @@ local function finish()
     local last = math.min(first + 999, #changed)
     for at, turn in ipairs(redis.call('HMGET', prefix .. 'turns', unpack(changed, first, last))) do
       local limit = changed[first + at - 1]
-      gather('HSET', prefix .. 'slots', limit, free_of(limit))
+      local free = free_of(limit)
+      gather('HSET', prefix .. 'slots', limit, free)
+      if (free_before[limit] > 0) ~= (free > 0) then redis.call(free > 0 and 'SREM' or 'SADD', full_key, limit) end
       -- Every change gets a number, so that whoever sets the absolute count knows whether it is still the truth.
       gather('HSET', prefix .. 'turns', limit, string.format('%.0f', tonumber(turn or '0') + 1))
     end

@@ -134,6 +134,8 @@ end
 -- Limits -----------------------------------------------------------------------------------------------------------------
 
 local free_slots = {}
+-- `slots` of a limit: how many are free. `full`: the limits that have none, so that a beat need not look at the others.
+local full_key = prefix .. 'full'
 -- Of limits whose count changes in this call: what was free before it, and what the heads were made from.
 local free_before, free_in_heads = {}, {}
 

@@ -180,6 +180,17 @@ export async function readQueueSettings(db: Queryable, schema: string): Promise<
   return new Map(rows.map(({ name, ...settings }) => [name as string, settings as unknown as QueueSettings]))
 }
 
+/** Queues that a worker serves. */
+export async function readServedQueues(db: Queryable, schema: string): Promise<Set<string>> {
+  const { rows } = await db.query(
+    inSchema(
+      schema,
+      'select distinct unnest(w.queues) as name from longshore.workers w where w.dead_at is null',
+    ),
+  )
+  return new Set(rows.map(row => row['name'] as string))
+}
+
 /** While lanes are read in for the first time: no content is so far that a new leader may go on with it. */
 export const UNBUILT_SEQ = Number.MAX_SAFE_INTEGER
 

@@ -69,6 +69,8 @@ export interface IndexSnapshot extends Spread {
   held: Map<string, number[]>
   taken: Map<string, { worker: number; lane: number; leaseToken: string; sinceMs: number; score: string }>
   limits: Map<number, { free: number; turn: string; under: number[] }>
+  /** Limits without a free slot. */
+  full: number[]
   /** Lanes in which the relay should read on. */
   low: number[]
   /** Lanes that go on in Postgres. */
@@ -94,6 +96,7 @@ export type IndexInvariant =
   | 'copies' // of ready jobs of plain lanes, for workers that may run them
   | 'complete' // queues hold all that they should, up to their bounds
   | 'heads' // exactly the lanes under limits that have jobs, and slots of their key
+  | 'full' // lists exactly the limits without a free slot
   | 'eligible' // workers serve exactly the kinds that match them
   | 'idle' // only registered workers are
   | 'open' // lists exactly the workers that do not work through their lanes, by load where that decides
@@ -232,6 +235,7 @@ export async function readIndex(
     held: new Map((await table('held')).map(([id, holders]) => [toId(id), toNumbers(holders)])),
     taken,
     limits,
+    full: await set('full'),
     low: await set('low'),
     bounded: await set('bounded'),
     spilled: await set('spilled'),
@@ -250,6 +254,7 @@ export function findViolations(index: IndexSnapshot): IndexViolation[] {
   checkCopies(index, report)
   checkCompleteness(index, report)
   checkHeads(index, report)
+  checkFull(index, report)
   checkEligible(index, report)
   checkOpen(index, report)
   for (const worker of index.idle) {
@@ -351,6 +356,12 @@ function checkCompleteness({ lanes, kinds, held, workers, width }: IndexSnapshot
       }
     }
   }
+}
+
+function checkFull({ limits, full }: IndexSnapshot, report: Report): void {
+  const without = [...limits].filter(([, { free }]) => free <= 0).map(([limit]) => limit)
+  if (without.sort(byNumber).join() !== full.join())
+    report('full', `the limits ${without} have no free slot, listed are ${full}`)
 }
 
 function checkHeads({ lanes, kinds, limits }: IndexSnapshot, report: Report): void {

@@ -19,9 +19,11 @@ export function hearHints(options: {
   store: RedisStore
   deployment: string
   queues: ReadonlyMap<string, Pick<QueueRelay, 'isOpen'>>
+  /** A queue that is not holds only what the relay has placed: a hint would put a job there that it does not know of. */
+  isInUse: (queue: string) => boolean
   logger: Logger
 }): HeardHints {
-  const { store, deployment, queues, logger } = options
+  const { store, deployment, queues, isInUse, logger } = options
   const { give } = createHints(store, deployment, error =>
     logger.debug({ err: error }, 'a hint was lost; its jobs are found in the outbox'),
   )
@@ -32,7 +34,7 @@ export function hearHints(options: {
     },
     hear(text) {
       const hint = readHint(text)
-      if (hint && queues.get(hint.queue)?.isOpen)
+      if (hint && queues.get(hint.queue)?.isOpen && isInUse(hint.queue))
         return give(
           hint.queue,
           hint.jobs.map(job => ({ ...job, leaseToken: '0' })),

@@ -167,7 +167,7 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
     if (await hasFound) look()
   }
 
-  const hints = hearHints({ store, deployment, queues: term.queues, logger })
+  const hints = hearHints({ store, deployment, queues: term.queues, isInUse: term.isInUse, logger })
   const channels = [lowChannel(deployment), hintChannel(deployment)]
   let heardAt = performance.now()
   const subscribed = store.subscribe(channels, (channel, text) => {

@@ -15,6 +15,7 @@ import {
   raiseEpoch,
   readOutbox,
   readQueueSettings,
+  readServedQueues,
 } from '../postgres/relay-reads.ts'
 import type { Holder } from '../postgres/secret.ts'
 import type { RedisStore } from '../redis/open-redis.ts'
@@ -44,6 +45,8 @@ export interface RelayTerm {
   /** Workers woken by its own steps. */
   readonly bells: number
   readonly queues: ReadonlyMap<string, QueueRelay>
+  /** A worker serves the queue, or Redis may hold jobs of it. The others cost nothing until one of both changes. */
+  isInUse(queue: string): boolean
   /** Ids in Redis, and ids that are on their way to a claim, at the last beat of each queue. */
   readonly seen: ReadonlyMap<string, { queued: number; taken: number }>
   /** Finds queues that are new, and begins to open them. */
@@ -103,6 +106,22 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
   /** Queues that were not open when rows were read. */
   const passedBy = new Set<string>()
   const seen = new Map<string, { queued: number; taken: number }>()
+  let served: ReadonlySet<string> = new Set()
+  /** What each queue was at its last beat, by generation and step. */
+  const beaten = new Map<string, string>()
+  const stateOf = (queue: QueueRelay) => `${queue.generation} ${queue.seq}`
+  const isInUse = (name: string) => {
+    const queue = queues.get(name)
+    const last = seen.get(name)
+    return (
+      served.has(name) ||
+      !queue?.isOpen ||
+      queue.lowLanes.size > 0 ||
+      beaten.get(name) !== stateOf(queue) ||
+      !last ||
+      last.queued + last.taken > 0
+    )
+  }
   /** To be read again: what the audit found, and what was taken and not claimed. */
   const audited = new Map<JobId, 'check' | 'audit'>()
   const fullLimits = new Map<number, Map<string, string>>() // limit → queue → turn
@@ -182,6 +201,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
   }
 
   const readQueuesAgain = async () => {
+    served = await readServedQueues(pool, schema)
     for (const [name, settings] of await readQueueSettings(pool, schema)) {
       const spread = options.spreadOf(settings)
       const known = queues.get(name)
@@ -278,7 +298,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
           if (jobs && jobs.relay.length > 0) placed += await queue.place('relay', jobs.relay)
           if (jobs && jobs.check.length > 0) await queue.place('check', jobs.check)
           if (jobs && jobs.audit.length > 0) await queue.place('audit', jobs.audit)
-          if (read.gone.length > 0) await queue.remove(read.gone)
+          if (read.gone.length > 0 && isInUse(queue.name)) await queue.remove(read.gone)
           for (const worker of read.deadWorkers) {
             for (const id of await queue.unregister(worker)) audited.set(id, 'audit')
           }
@@ -340,6 +360,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
   })
 
   const beat = async (queue: QueueRelay) => {
+    const state = stateOf(queue) // of before: a step that is taken meanwhile makes it be looked at once more
     const answer = await queue.beat()
     if (!answer) return
     const [unknown] = await knowLanes(answer.lowLanes)
@@ -348,6 +369,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     if (strange !== undefined)
       return queue.giveUp(new BrokenIndexError(`Redis wants lane ${strange}, which this queue does not have`))
     seen.set(queue.name, answer)
+    beaten.set(queue.name, state)
     bells += answer.bells
     for (const id of answer.overdue) audited.set(id, 'audit')
     for (const { limit, turn } of answer.fullLimits) {
@@ -359,9 +381,9 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
 
   const beatAll = async () => {
     await Promise.all(
-      [...queues.values()].map(queue =>
-        queue.isOpen ? withQueue(queue, beat) : Promise.resolve(reopen(queue, false)),
-      ),
+      [...queues.values()]
+        .filter(queue => isInUse(queue.name))
+        .map(queue => (queue.isOpen ? withQueue(queue, beat) : Promise.resolve(reopen(queue, false)))),
     )
     return (
       audited.size > 0 || fullLimits.size > 0 || [...queues.values()].some(queue => queue.lowLanes.size > 0)
@@ -382,6 +404,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
       return bells
     },
     queues,
+    isInUse,
     seen,
     readQueues: readQueuesAgain,
     async opened() {
@@ -390,7 +413,8 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     turn,
     beat: beatAll,
     async audit() {
-      for (const queue of queues.values()) if (queue.isLive) await withQueue(queue, laneAudit.look)
+      for (const queue of queues.values())
+        if (queue.isLive && isInUse(queue.name)) await withQueue(queue, laneAudit.look)
       return audited.size > 0
     },
     wantMore(root, lanes) {

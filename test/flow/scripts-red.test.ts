@@ -183,6 +183,18 @@ const guards: [string, Spread, ScriptWeakness, RegExp][] = [
     /bounded|takes/,
   ],
   [
+    'a limit whose last slot is taken is listed as full',
+    FANOUT,
+    { remove: "redis.call(free > 0 and 'SREM' or 'SADD', full_key, limit)" },
+    /full: .*have no free slot, listed are/,
+  ],
+  [
+    'a limit that is read in without a free slot is listed as full',
+    FANOUT,
+    { remove: "        redis.call('SADD', full_key, limit[2])\n" },
+    /full: .*have no free slot, listed are/,
+  ],
+  [
     'a mode that changes leaves no queue complete',
     FANOUT,
     { remove: "  set_worker_bound(me, '-1', '')\nend\n", replacement: 'end\n' },

@@ -102,7 +102,7 @@ describe('generations', () => {
     await queue.takeIds(1, 2)
     const names = Object.keys(await queue.dump()).map(key => key.replace(`${queue.root}:g1:`, ''))
     const known =
-      /^(jobs|held|taken|slots|turns|low|idle|open|workers|kinds|lanes|bounded|(lane|lane-facts|heads|workers-of|worker|queue|under):\d+)$/
+      /^(jobs|held|taken|slots|turns|low|idle|open|workers|kinds|lanes|bounded|full|(lane|lane-facts|heads|workers-of|worker|queue|under):\d+)$/
     expect(names.filter(name => name !== queue.root && !known.test(name))).toEqual([])
   })
 })
@@ -134,6 +134,38 @@ describe('beats', () => {
     await expect.poll(() => beats).toEqual([`g1 ${QUEUE}`])
     expect((await queue.beat(step, QUEUE, 60_000)).overdue).toEqual([])
     expect((await queue.beat({ ...step, seq: seq + 1 }, QUEUE, 0)).code).toBe('LOST')
+  })
+
+  it('[X12] cost what is in use: not what limits without waiting jobs there are', async () => {
+    const queue = await begin()
+    await queue.lane(1, { hasLimits: true })
+    await queue.worker(1)
+    const beat = async () => {
+      const { seq } = await queue.snapshot()
+      await redis.client.config('RESETSTAT')
+      const { fullLimits } = await queue.beat({ epoch: '1', generation: 'g1', seq }, QUEUE, 60_000)
+      const stats = [...(await redis.client.info('commandstats')).matchAll(/^cmdstat_(\w+):calls=(\d+)/gm)]
+      const calls = stats
+        .map(([, name, count]) => `${name} ${count}`)
+        .filter(call => !call.startsWith('config'))
+      return { fullLimits, calls: calls.sort() }
+    }
+    const without = await beat()
+    for (let key = 0; key < 100; key++)
+      await queue.lane(10 + key, { kind: 1, keyLimit: 1000 + key, keyFree: '1' })
+    expect(await beat()).toEqual(without)
+    // All slots are taken, and nobody waits for them; then one job does.
+    const jobs = Array.from({ length: 100 }, (_, key) => job(`j${key}`, 1, 10 + key))
+    await queue.placeJobs(jobs)
+    expect(await queue.takeIds(1, 100)).toHaveLength(100)
+    await queue.takeIds(1, 0, { done: jobs.map(({ id }) => id) })
+    expect((await queue.snapshot()).full).toHaveLength(100)
+    expect((await beat()).fullLimits).toEqual([])
+    await queue.placeJobs([job('waits', 1, 17)])
+    expect((await beat()).fullLimits).toEqual([{ limit: 1007, turn: '1' }])
+    // A slot that is free again is not among them.
+    await queue.takeIds(1, 0, { freed: new Map(jobs.map(({ lane }) => [lane, 1])) })
+    expect((await queue.snapshot()).full).toEqual([])
   })
 
   it('[S6] wake a worker again whose bell was lost', async () => {

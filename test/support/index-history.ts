@@ -29,7 +29,7 @@ const LANES: readonly LaneFacts[] = [
   // Limits of keys: one of them over two kinds, beside jobs without a key.
   laneFacts(6, { task: 'd', tag: 'x', hasLimits: true }),
   laneFacts(7, { task: 'd', tag: 'x', hasLimits: true, kind: 6, keyLimit: 201, keyFree: '2' }),
-  laneFacts(8, { task: 'd', tag: 'x', hasLimits: true, kind: 6, keyLimit: 202, keyFree: '1' }),
+  laneFacts(8, { task: 'd', tag: 'x', hasLimits: true, kind: 6, keyLimit: 202, keyFree: '0' }),
   laneFacts(9, { task: 'd', tag: 'y', hasLimits: true }),
   laneFacts(10, { task: 'd', tag: 'y', hasLimits: true, kind: 9, keyLimit: 201, keyFree: '2' }),
   // Both.
