@@ -17,19 +17,30 @@ export interface PlacedLine extends LinePlace {
 
 const COLUMNS = `lease_token::text as lease_token, seq, attempt, ${asMs('at')} as at, level, message, data`
 
-/** The first lines behind a place. */
+/**
+ * The first lines behind a place. `seen`: the last places that were seen of single runs; what came up to those is left out, since a run
+ * may log after a later one has begun.
+ */
 export async function readLogs(
   db: Queryable,
   schema: string,
   id: JobId,
   after: LinePlace,
   limit: number,
-): Promise<LogLine[]> {
+  seen: readonly LinePlace[] = [],
+): Promise<PlacedLine[]> {
   const { rows } = await db.query(
-    inSchema(schema, `select ${COLUMNS} from longshore.read_logs($1, $2, $3, $4)`),
-    [id, after.leaseToken, after.seq, limit],
+    inSchema(schema, `select ${COLUMNS} from longshore.read_logs($1, $2, $3, $4, $5, $6)`),
+    [
+      id,
+      after.leaseToken,
+      after.seq,
+      limit,
+      seen.map(place => place.leaseToken),
+      seen.map(place => place.seq),
+    ],
   )
-  return rows.map(row => toPlacedLine(row).line)
+  return rows.map(toPlacedLine)
 }
 
 /** The last lines, in order. */
@@ -44,21 +55,6 @@ export async function readLastLogs(
     [id, limit],
   )
   return rows.map(row => toPlacedLine(row).line).reverse()
-}
-
-/** Lines behind the last places that were seen of runs, and all of other runs; only of the run `from` and later ones. */
-export async function readUnseenLogs(
-  db: Queryable,
-  schema: string,
-  id: JobId,
-  { from, places }: { from: string; places: readonly LinePlace[] },
-  limit: number,
-): Promise<PlacedLine[]> {
-  const { rows } = await db.query(
-    inSchema(schema, `select ${COLUMNS} from longshore.read_unseen_logs($1, $2, $3, $4, $5)`),
-    [id, from, places.map(place => place.leaseToken), places.map(place => place.seq), limit],
-  )
-  return rows.map(toPlacedLine)
 }
 
 export async function readProgress(db: Queryable, schema: string, id: JobId): Promise<Progress | undefined> {

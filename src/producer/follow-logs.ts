@@ -2,7 +2,6 @@
  * Owns following the logs of jobs while they run. A follower leaves a row in `awaited`; the
  * transaction that stores lines, or settles the job, sees it and notifies the channel of this process. A slow poll covers what gets lost.
  */
-import { randomBytes } from 'node:crypto'
 import { checkOptions, checkSignal, checkWhole } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import type { JobId } from '../job/job-id.ts'
@@ -11,13 +10,12 @@ import type { Queryable } from '../job/queryable.ts'
 import { quoted } from '../job/shown.ts'
 import { awaitJobs, forgetAwaited } from '../postgres/await-jobs.ts'
 import type { Pool } from '../postgres/connect.ts'
-import { type Listener, openListener, POOLED } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
-import { hasEnded, type LinePlace, readLogs, readUnseenLogs } from '../postgres/read-logs.ts'
-import { channelName } from '../postgres/schema-name.ts'
+import { hasEnded, type LinePlace, readLogs } from '../postgres/read-logs.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import { type patient, toUnavailable } from '../postgres/unavailable.ts'
 import type { Logger } from '../runtime/logger.ts'
+import { createWaiterChannel } from './waiter-channel.ts'
 
 export interface LogPageOptions {
   /** The `id` of a line: those behind it. Default: from the first. */
@@ -55,7 +53,8 @@ export async function readLogPage(
   checkOptions('CONFIG_INVALID', 'getLogs', options, ['after', 'limit'])
   const { after, limit = 1000 } = options
   checkWhole('CONFIG_INVALID', 'limit', limit, 1, MOST_LINES)
-  return readLogs(pool, schema, id, toPlace(after), limit)
+  const lines = await readLogs(pool, schema, id, toPlace(after), limit)
+  return lines.map(({ line }) => line)
 }
 
 function toPlace(after: unknown): LinePlace {
@@ -77,31 +76,22 @@ export function createLogFollower(options: {
   logger: Logger
 }): LogFollower {
   const { pool, schema, logger } = options
-  const waiter = randomBytes(8).readBigUInt64BE().toString(36).slice(0, 11)
   const bells = new Map<string, Set<() => void>>()
-  let listener: Promise<Listener> | undefined
   let isClosed = false
 
   const ringAll = () => {
     for (const followers of bells.values()) for (const ring of followers) ring()
   }
 
-  const open = () => {
-    listener ??= openListener({
-      postgres: options.listen,
-      onPooled: () => logger.info(POOLED),
-      channels: [channelName(schema, `waiter_${waiter}`)],
-      onNotify: (_, id) => {
-        for (const ring of bells.get(id) ?? []) ring()
-      },
-      onGap: ringAll,
-      onError: error => logger.warn({ err: error }, 'the connection that follows logs broke; reconnecting'),
-    }).catch(error => {
-      listener = undefined
-      throw error
-    })
-    return listener
-  }
+  const channel = createWaiterChannel({
+    ...options,
+    purpose: 'follows logs',
+    onNotify: id => {
+      for (const ring of bells.get(id) ?? []) ring()
+    },
+    onGap: ringAll,
+  })
+  const { waiter } = channel
 
   /** The last places seen of the latest runs, in the order of the runs. */
   const createSeen = () => {
@@ -116,9 +106,10 @@ export function createLogFollower(options: {
       get places() {
         return inOrder(seen.values())
       },
-      /** Runs before this one are over and done with. */
+      /** The beginning of the oldest of them: runs before it log no more. */
       get from() {
-        return seen.size < RUNS ? '0' : (inOrder(seen.values())[0]?.leaseToken ?? '0')
+        const [oldest] = inOrder(seen.values())
+        return { leaseToken: seen.size < RUNS || !oldest ? '0' : oldest.leaseToken, seq: 0 }
       },
     }
   }
@@ -128,7 +119,7 @@ export function createLogFollower(options: {
     const { signal } = given
     checkSignal(signal)
     signal?.throwIfAborted()
-    await options.patiently(open)
+    await channel.open()
     const bell = createBell()
     const followers = bells.get(id) ?? new Set()
     bells.set(id, followers.add(bell.ring))
@@ -145,7 +136,7 @@ export function createLogFollower(options: {
         askAt = performance.now() + ROW_MS / 4
       }
       const ended = await hasEnded(pool, schema, id)
-      return { ended, found: await readUnseenLogs(pool, schema, id, seen, PAGE) }
+      return { ended, found: await readLogs(pool, schema, id, seen.from, PAGE, seen.places) }
     }
 
     try {
@@ -189,8 +180,7 @@ export function createLogFollower(options: {
     async close() {
       isClosed = true
       ringAll()
-      const opened = await listener
-      await opened?.close()
+      await channel.close()
     },
   }
 }

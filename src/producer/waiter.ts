@@ -3,7 +3,6 @@
  * notification channel of its own. A settle that looked for rows just before this one was there is caught by a second
  * look; a slow poll covers what else may get lost. Rows and looks of many waits travel together.
  */
-import { randomBytes } from 'node:crypto'
 import { checkOptions, checkSignal } from '../job/check-options.ts'
 import { type Duration, toTimerMs } from '../job/duration.ts'
 import { LongshoreError } from '../job/errors.ts'
@@ -15,14 +14,13 @@ import { awaitJobs, forgetAwaited } from '../postgres/await-jobs.ts'
 import type { Pool } from '../postgres/connect.ts'
 import { explainJob } from '../postgres/explain-job.ts'
 import { readFinishedGroups, readGroups } from '../postgres/groups.ts'
-import { type Listener, openListener, POOLED } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
 import { readFinishedJobs } from '../postgres/read-jobs.ts'
-import { channelName } from '../postgres/schema-name.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import { type patient, toUnavailable } from '../postgres/unavailable.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { naturalBatch } from '../runtime/natural-batch.ts'
+import { createWaiterChannel } from './waiter-channel.ts'
 
 export interface WaitOptions {
   /** How long to wait. Default `'30s'`. */
@@ -66,12 +64,10 @@ export function createWaiter(options: {
   logger: Logger
 }): Waiter {
   const { pool, schema, logger } = options
-  const waiter = randomBytes(8).readBigUInt64BE().toString(36).slice(0, 11)
   /** By id; a job and a group may have the same. */
   const waits = new Map<string, Set<Wait>>()
   const watchers = new Set<(event: GroupEvent) => void>()
   let watching: NodeJS.Timeout | undefined
-  let listener: Promise<Listener> | undefined
   let poll: NodeJS.Timeout | undefined
 
   const waitsFor = (what: Awaited, id: string) =>
@@ -154,25 +150,17 @@ export function createWaiter(options: {
     }
   }
 
-  const open = () => {
-    listener ??= openListener({
-      postgres: options.listen,
-      onPooled: () => logger.info(POOLED),
-      channels: [channelName(schema, `waiter_${waiter}`)],
-      onNotify: (_, told) => {
-        const [id = '', event] = told.split(' ')
-        if (event === undefined) looks.add(id)
-        else for (const watcher of watchers) tell(watcher, { id, event: event as GroupEvent['event'] })
-      },
-      onGap: lookAtAll,
-      onError: error =>
-        logger.warn({ err: error }, 'the connection that waits for results broke; reconnecting'),
-    }).catch(error => {
-      listener = undefined
-      throw error
-    })
-    return listener
-  }
+  const channel = createWaiterChannel({
+    ...options,
+    purpose: 'waits for results',
+    onNotify: text => {
+      const [id = '', event] = text.split(' ')
+      if (event === undefined) looks.add(id)
+      else for (const watcher of watchers) tell(watcher, { id, event: event as GroupEvent['event'] })
+    },
+    onGap: lookAtAll,
+  })
+  const { waiter } = channel
 
   const timedOut = async (what: Awaited, id: string, timeoutMs: number) => {
     const late = (found: string, options?: { cause: unknown }) =>
@@ -214,7 +202,7 @@ export function createWaiter(options: {
     const timeoutMs = toTimerMs(timeout, 'timeout')
     checkSignal(signal)
     signal?.throwIfAborted()
-    await options.patiently(open)
+    await channel.open()
 
     const together = waits.get(id) ?? new Set<Wait>()
     waits.set(id, together)
@@ -251,7 +239,7 @@ export function createWaiter(options: {
     waitForGroup: (id, wanted) => wait('group', id, wanted) as Promise<FinishedGroup>,
 
     async watchGroups(onEvent) {
-      await options.patiently(open)
+      await channel.open()
       await options.patiently(watch)
       watchers.add(onEvent)
       watching ??= setInterval(
@@ -280,7 +268,7 @@ export function createWaiter(options: {
       await new Promise(resolve => setImmediate(resolve)) // the waits above take themselves off the list
       await rows.idle()
       await looks.idle()
-      await listener?.then(opened => opened.close())
+      await channel.close()
     },
   }
 }
