@@ -28,7 +28,7 @@ describe('a deployment under a seeded nemesis', () => {
   it('[X4] is caught when a guard is gone: a repeated enqueue that does not look at the history runs a job twice', async () => {
     const blind = [
       { name: 'insert_jobs', guard: 'not-ended' },
-      { name: 'insert_jobs', guard: 'look-again' },
+      { name: 'drop_ended', guard: 'look-again' },
     ]
     const { findings, folder } = await runNemesis({
       seed: 1,

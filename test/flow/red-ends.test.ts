@@ -260,7 +260,7 @@ const again: Guard[] = [
     rule: 'an enqueue that is tried again does not run a finished job once more',
     without: [
       { name: 'insert_jobs', guard: 'not-ended' },
-      { name: 'insert_jobs', guard: 'look-again' },
+      { name: 'drop_ended', guard: 'look-again' },
     ],
     happens: async () => {
       const { worker, run, again } = await ended()
@@ -271,7 +271,7 @@ const again: Guard[] = [
   },
   {
     rule: 'an enqueue that is tried again looks once more when it has waited for the end of the job',
-    without: { name: 'insert_jobs', guard: 'look-again' },
+    without: { name: 'drop_ended', guard: 'look-again' },
     happens: async () => {
       const { worker, run } = await ended()
       const [settling_, enqueueing] = [await begin(), await begin()]
@@ -304,7 +304,7 @@ const again: Guard[] = [
     rule: 'an enqueue into a workflow that is tried again does not run a finished job once more',
     without: [
       { name: 'insert_linked', guard: 'not-ended' },
-      { name: 'insert_linked', guard: 'look-again' },
+      { name: 'drop_ended', guard: 'look-again' },
     ],
     happens: async () => {
       const { worker, run, again } = await ended('w')

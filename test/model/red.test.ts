@@ -52,7 +52,7 @@ const direct: Fault[] = [
   },
   {
     fault: 'whom an edge cancels fails',
-    weaknesses: [{ name: 'pass_on', guard: 'cancel-policy', replacement: 'when false' }],
+    weaknesses: [{ name: 'doom_of', guard: 'cancel-policy', replacement: 'false' }],
     problem: /is dependency_failed, and should be cancelled/,
   },
   {

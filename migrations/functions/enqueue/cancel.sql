@@ -58,7 +58,6 @@ begin
       v_linked, array_fill('cancelled'::longshore.job_state, array[cardinality(v_linked)]), v_workflows, '1 second');
   end if;
 exception when lock_not_available then
-  raise exception 'longshore: job % is locked by another transaction for longer than a second', id
-    using errcode = 'lock_not_available', hint = 'An open transaction has changed or cancelled it: try again when that has ended.';
+  perform longshore.refuse_locked(id);
 end
 $$;

@@ -37,11 +37,7 @@ begin
   v_now_ms := floor(extract(epoch from clock_timestamp()) * 1000);
   v_run_at_ms := coalesce(v_given_ms, v_now_ms + v_delay_ms, longshore.run_at_ms_of(v_job.score));
   v_job.score := longshore.score_ms(coalesce(v_priority, longshore.priority_of(v_job.score)), v_run_at_ms);
-  v_state := case
-    when v_job.state = 'waiting' then 'waiting'
-    when v_run_at_ms > v_now_ms then 'scheduled'
-    else 'ready'
-  end;
+  v_state := case when v_job.state = 'waiting' then 'waiting' else longshore.state_by_time(v_run_at_ms - v_now_ms) end;
   if v_constraint_tag is not null then
     perform longshore.check_properties(longshore.constraint_keys(v_constraint_tag));
     select * into v_lane from longshore.lanes l where l.id = v_job.lane;
@@ -57,12 +53,11 @@ begin
   /* guard: tell-relay */ perform longshore.note_changes(array[p_id]) where 'ready' in (v_job.state, v_state); /* end tell-relay */
   if v_state = 'ready' then
     /* guard: wake-worker */ perform longshore.announce_ready(v_job.lane, v_job.score, p_id, 1); /* end wake-worker */
-  elsif v_state = 'scheduled' and v_run_at_ms < v_now_ms + 300 then
+  elsif v_state = 'scheduled' and longshore.is_due_soon(v_run_at_ms - v_now_ms) then
     perform pg_notify('longshore.due', '');
   end if;
   return 'changed';
 exception when lock_not_available then
-  raise exception 'longshore: job % is locked by another transaction for longer than a second', p_id
-    using errcode = 'lock_not_available', hint = 'An open transaction has changed or cancelled it: try again when that has ended.';
+  perform longshore.refuse_locked(p_id);
 end
 $$;

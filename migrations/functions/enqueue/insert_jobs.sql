@@ -54,10 +54,9 @@ begin
     array_agg(longshore.find_lane(s.queue, s.task, s.tag, s."constraintTag", coalesce(s."concurrencyKey", ''))
       order by s.no),
     array_agg(longshore.score_ms(s.priority, s.run_at_ms) order by s.no),
-    array_agg((case when s.run_at_ms > v_now_ms then 'scheduled' else 'ready' end)::longshore.job_state order by s.no),
+    array_agg(longshore.state_by_time(s.run_at_ms - v_now_ms) order by s.no),
     array_agg(s."maxAttempts" order by s.no),
-    -- The upkeep looks for due jobs every 250 ms; only what is due before it looks again must ring.
-    coalesce(bool_or(s.run_at_ms > v_now_ms and s.run_at_ms < v_now_ms + 300), false),
+    coalesce(bool_or(longshore.is_due_soon(s.run_at_ms - v_now_ms)), false),
     coalesce(bool_or(s."concurrencyKey" <> ''), false),
     array_agg(s."constraintTag") filter (where s."constraintTag" <> 'c:'),
     -- Beyond these the two would run into each other in the score.
@@ -99,10 +98,7 @@ begin
       returning id
     )
     select /* guard: only-new */ coalesce(array_agg(m.id), '{}') /* end only-new */ into v_ids from made m;
-    -- A job that ended while the insert waited for it is history by now, and must not run again.
-    /* guard: look-again */ delete from longshore.jobs j
-    where j.id = any (v_ids) and exists (select from longshore.finished_jobs f where f.id = j.id offset 0); /* end look-again */
-    select coalesce(array_agg(j.id), '{}') into v_ids from longshore.jobs j where j.id = any (v_ids);
+    v_ids := longshore.drop_ended(v_ids);
   elsif p_shape_nos is null then
     insert into longshore.jobs (id, lane, score, state, max_attempts, payload, trace, enqueued_by)
     select t.id, v_lanes[1], v_scores[1], v_states[1], v_max_attempts[1], t.payload::jsonb, t.trace, v_role

@@ -87,10 +87,7 @@ begin
     raise exception 'longshore: one of these jobs is known already' using errcode = 'serialization_failure';
   end if;
   if p_checked then
-    -- A job that ended while the insert waited for it is history by now, and must not run again.
-    /* guard: look-again */ delete from longshore.jobs j
-    where j.id = any (made) and exists (select from longshore.finished_jobs f where f.id = j.id offset 0); /* end look-again */
-    made := array(select j.id from longshore.jobs j where j.id = any (made));
+    made := longshore.drop_ended(made);
     ready := array(select r.id from unnest(ready) as r(id) where r.id = any (made));
   end if;
 

@@ -23,6 +23,7 @@ as $$
 declare
   v_role oid := longshore.acting_role();
   v_group longshore.groups;
+  v_is_known boolean := false;
   v_strange uuid;
   v_is_foreign boolean;
   v_pending int[];
@@ -36,8 +37,7 @@ begin
         raise exception 'longshore: group id % is taken by a group of another user', p_group
           using errcode = 'LS004', hint = 'Choose another id.';
       end if;
-      return case when /* guard: own-try */ p_retried and (exists (select from longshore.jobs j where j.id = p_ids[1])
-        or exists (select from longshore.finished_jobs f where f.id = p_ids[1])) /* end own-try */ then 'again' else 'known' end;
+      v_is_known := true;
     end if;
   else
     -- Held until the commit: the group cannot end meanwhile.
@@ -46,17 +46,22 @@ begin
     if not found then
       raise exception 'longshore: there is no group %', p_group using errcode = 'LS002', hint = 'Was it submitted by this service, and has its transaction been committed?';
     end if;
-    if p_retried and (exists (select from longshore.jobs j where j.id = p_ids[1])
-      or exists (select from longshore.finished_jobs f where f.id = p_ids[1]))
+  end if;
+  if p_retried and (not p_is_new or v_is_known) then
+    /* guard: own-try */ if exists (select from longshore.jobs j where j.id = p_ids[1])
+      or exists (select from longshore.finished_jobs f where f.id = p_ids[1])
     then
       return 'again';
-    end if;
-    /* guard: not-ended */ if v_group.finished_at is not null or v_group.cancelled_at is not null then
-      raise exception 'longshore: group % has %: no job can be added to it', p_group,
-        case when v_group.finished_at is not null then 'ended as ' || v_group.end_state else 'been cancelled' end
-        using errcode = 'LS003', hint = 'Submit a new group.';
-    end if; /* end not-ended */
+    end if; /* end own-try */
   end if;
+  if v_is_known then
+    return 'known';
+  end if;
+  /* guard: not-ended */ if v_group.finished_at is not null or v_group.cancelled_at is not null then
+    raise exception 'longshore: group % has %: no job can be added to it', p_group,
+      case when v_group.finished_at is not null then 'ended as ' || v_group.end_state else 'been cancelled' end
+      using errcode = 'LS003', hint = 'Submit a new group.';
+  end if; /* end not-ended */
 
   -- A parent that is just ending is waited for; one that has not ended cannot until this transaction has.
   if p_held <> '{}' then
@@ -88,15 +93,14 @@ begin
       select e.child, count(*) filter (
           -- A child that ends at once waits until then.
           where e.is_open or (e.state <> 'succeeded' and e.policy <> 'run')) as pending,
-        max(case e.policy when 'cancel' then 'cancelled' else 'dependency_failed' end)
-          filter (where not e.is_open and e.state <> 'succeeded' and e.policy <> 'run') as doom
+        max(longshore.doom_of(e.policy)) filter (where not e.is_open and e.state <> 'succeeded') as doom
       from edges e group by e.child
     )
     select (select e.parent from edges e where e.is_strange limit 1),
       (select e.is_known and longshore.is_own(v_role, e.enqueued_by) from edges e where e.is_strange limit 1),
       array(select coalesce(c.pending, 0)::int from generate_subscripts(p_ids, 1) as n(no) left join counted c on c.child = n.no order by n.no),
       array(select p_ids[c.child] from counted c where c.doom is not null order by c.child),
-      array(select c.doom::longshore.job_state from counted c where c.doom is not null order by c.child)
+      array(select c.doom from counted c where c.doom is not null order by c.child)
     into v_strange, v_is_foreign, v_pending, v_doomed, v_doomed_states;
     /* guard: own-group */ if v_strange is not null then
       raise exception 'longshore: job %, which another is to run after, %', v_strange,

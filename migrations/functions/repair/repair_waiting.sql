@@ -69,12 +69,12 @@ begin
     v_turn := v_job.id = v_first and (v_workflow.halted_by is null or v_job.has_turn);
   end if;
 
-  select max(case e.policy when 'cancel' then 'cancelled' else 'dependency_failed' end)::longshore.job_state into v_doom
+  select max(longshore.doom_of(e.policy)) into v_doom
   from longshore.edges e
   cross join lateral (
     select f.state from longshore.finished_jobs f where f.id = e.parent order by f.finished_at desc limit 1
   ) p
-  where e.child = p_job and e.policy <> 'run' and p.state <> 'succeeded'
+  where e.child = p_job and p.state <> 'succeeded'
     and not exists (select from longshore.jobs o where o.id = e.parent offset 0);
   if v_doom is not null then
     perform longshore.pass_on('{}', '{}', p_doomed => array[p_job], p_doomed_states => array[v_doom]);
@@ -88,8 +88,7 @@ begin
     v_state := case
       when v_pending > 0 then 'waiting'
       when v_job.state <> 'waiting' then v_job.state
-      when longshore.run_at_ms_of(v_job.score) > v_now_ms then 'scheduled'
-      else 'ready'
+      else longshore.state_by_time(longshore.run_at_ms_of(v_job.score) - v_now_ms)
     end;
     update longshore.jobs j
     set pending = nullif(v_pending, 0), has_turn = v_turn, state = v_state

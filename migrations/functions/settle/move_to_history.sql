@@ -15,10 +15,17 @@ create function longshore.move_to_history(
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_until date;
+  v_past uuid[] := '{}';
 begin
-  with until as materialized (
-    select longshore.kept_until((now() at time zone 'utc')::date, s.retention_days) as day from longshore.settings s
-  ), gone as (
+  select longshore.kept_until((now() at time zone 'utc')::date, s.retention_days) into v_until from longshore.settings s;
+  -- A statement of its own: within the next one every call would lock and open each partition, also where it asks none of them. None of these
+  -- can be added meanwhile, because the caller holds the jobs.
+  if p_worker is null then
+    v_past := array(select f.id from longshore.finished_jobs f where f.id = any (p_ids) and f.keep_until = v_until);
+  end if;
+  with gone as (
     /* guard: not-left */ delete from longshore.jobs j
     where j.id = any (p_ids)
       and (p_worker is null or
@@ -29,16 +36,15 @@ begin
   ) /* guard: to-history */, kept as (
     insert into longshore.finished_jobs (id, score, lease_token, created_at, started_at, finished_at, lane, worker_id, keep_until,
       state, attempts, max_attempts, rescues, payload, result, error, group_id, workflow, workflow_seq, enqueued_by)
-    select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane, g.worker_id, u.day,
+    select g.id, g.score, g.lease_token, g.created_at, g.started_at, now(), g.lane, g.worker_id, v_until,
       case when /* guard: cancelled-ends */ g.is_cancelled /* end cancelled-ends */ then 'cancelled' else p_state end,
       coalesce(p_attempts, g.attempts), g.max_attempts, g.rescues, g.payload,
       case when p_results is not null and not g.is_cancelled then p_results -> g.id::text end,
       case when p_state <> 'succeeded' then coalesce(p_errors -> g.id::text, g.error) end,
       g.group_id, g.workflow, g.workflow_seq, g.enqueued_by
-    from gone g cross join until u
+    from gone g
     -- Not `on conflict do nothing`, which writes 48 bytes of WAL more for each job.
-    where p_worker is not null or not exists (
-      select from longshore.finished_jobs f where f.id = g.id and f.keep_until = u.day offset 0)
+    where g.id <> all (v_past)
   ) /* end to-history */
   select array_agg(g.id order by g.id), array_agg(g.lease_token order by g.id),
     array_agg(g.lane) filter (where g.slot is not null or g.key_slot is not null),

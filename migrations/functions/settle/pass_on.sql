@@ -49,9 +49,7 @@ begin
         select d.id, d.state from unnest(p_doomed, p_doomed_states) as d(id, state)
         cross join lateral (select from longshore.jobs j where j.id = d.id offset 0) j
         /* guard: doom-children */ union
-        select e.child,
-          (case /* guard: cancel-policy */ e.policy when 'cancel' /* end cancel-policy */ then 'cancelled' else 'dependency_failed' end)
-            ::longshore.job_state
+        select e.child, longshore.doom_of(e.policy)
         from unnest(p_ids, p_states) as p(id, state)
         cross join lateral (
           select e.* from longshore.edges e
@@ -59,7 +57,7 @@ begin
         cross join lateral (select from longshore.jobs j where j.id = e.child offset 0) j
         where p.state <> 'succeeded' /* end doom-children */
         /* guard: doom-further */ union
-        select e.child, (case e.policy when 'cancel' then 'cancelled' else 'dependency_failed' end)::longshore.job_state
+        select e.child, longshore.doom_of(e.policy)
         from doomed d
         cross join lateral (select e.* from longshore.edges e where e.parent = d.id and e.policy <> 'run' offset 0) e
         cross join lateral (select from longshore.jobs j where j.id = e.child offset 0) j /* end doom-further */
@@ -168,17 +166,13 @@ begin
       update longshore.jobs j
       set pending = case when j.pending > m.steps then j.pending - m.steps end,
         has_turn = case when m.is_turn then true else j.has_turn end,
-        state = (case
-          when j.pending > m.steps then 'waiting'
-          when longshore.run_at_ms_of(j.score) > v_now_ms then 'scheduled'
-          else 'ready'
-        end)::longshore.job_state
+        state = case when j.pending > m.steps then 'waiting' else longshore.state_by_time(longshore.run_at_ms_of(j.score) - v_now_ms) end
       from moves m
       where j.ctid = m.row
       returning j.id, j.lane, j.score, j.state
     )
     select m.lane, m.state, min(m.score) as score, array_agg(m.id order by m.score, m.id) as ids,
-      bool_or(longshore.run_at_ms_of(m.score) < v_now_ms + 300) as is_soon
+      bool_or(longshore.is_due_soon(longshore.run_at_ms_of(m.score) - v_now_ms)) as is_soon
     from moved m where m.state <> 'waiting' group by m.lane, m.state order by m.lane
   loop
     if v_lane.state = 'ready' then

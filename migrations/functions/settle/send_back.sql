@@ -8,7 +8,7 @@ set jit = off
 as $$
 declare
   v_score bigint := p_job.score;
-  v_state longshore.job_state := case when p_delay_ms > 0 then 'scheduled' else 'ready' end;
+  v_state longshore.job_state := longshore.state_by_time(coalesce(p_delay_ms, 0));
 begin
   if p_delay_ms is not null then
     v_score := longshore.score(
@@ -23,7 +23,7 @@ begin
   on conflict do nothing;
   if v_state = 'ready' then
     /* guard: wake-worker */ perform longshore.announce_ready(p_job.lane, v_score, p_job.id, 1); /* end wake-worker */
-  elsif p_delay_ms < 300 then
+  elsif longshore.is_due_soon(p_delay_ms) then
     perform pg_notify('longshore.due', '');
   end if;
   return v_state = 'ready';
