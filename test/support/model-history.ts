@@ -110,10 +110,12 @@ async function drain(world: World): Promise<void> {
   await compare(world)
 }
 
+/** Ids in lanes, and ids that were taken: by a worker that is gone too, until the relay finds that they are overdue. */
 async function heldInRedis({ redis }: World): Promise<string[]> {
   if (!redis) return []
-  const ids = await redis.client.hkeys(`${redis.index.root}:${redis.relay.generation}:jobs`)
-  return ids.filter(id => id !== '').sort()
+  const keys = ['jobs', 'taken'].map(name => `${redis.index.root}:${redis.relay.generation}:${name}`)
+  const ids = await Promise.all(keys.map(key => redis.client.hkeys(key)))
+  return ids.flatMap(of => of.filter(id => id !== '').sort())
 }
 
 /** What was taken and not claimed is overdue by now: a relay that has followed another knows it only by that. */

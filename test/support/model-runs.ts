@@ -8,7 +8,7 @@ import { type Ground, modelGround } from './model-world.ts'
 import type { TestRedis } from './redis.ts'
 
 /** Of one file, unless a number of runs is given. Longer with `npm run test:all`. */
-const ENOUGH_MS = process.env['LONGSHORE_ALL'] ? 120_000 : 30_000
+const ENOUGH_MS = process.env['LONGSHORE_ALL'] ? 120_000 : 15_000
 
 export interface ModelRuns {
   /** Throws with the shrunk history. Answers how many there were. */
@@ -42,7 +42,8 @@ export function useModelRuns(database: TestDatabase, redis?: TestRedis): ModelRu
       await fc.assert(property, {
         seed,
         ...(LONGSHORE_PATH
-          ? { path: LONGSHORE_PATH, numRuns: 1, endOnFailure: true }
+          ? // A history that passes now is followed by those that it would have been shrunk to.
+            { path: LONGSHORE_PATH, numRuns: 1, endOnFailure: true, interruptAfterTimeLimit: 5_000 }
           : LONGSHORE_RUNS
             ? { numRuns: Number(LONGSHORE_RUNS) }
             : { numRuns: 1_000_000, interruptAfterTimeLimit: ENOUGH_MS }),
