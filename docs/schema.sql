@@ -212,6 +212,13 @@ create table leader (
   constraint leader_pkey PRIMARY KEY (only_row)
 );
 
+create table limit_changes (
+  task text not null,
+  done_to text not null default ''::text,
+  passed_over integer not null default 0,
+  constraint limit_changes_pkey PRIMARY KEY (task)
+);
+
 create unlogged table limit_waiters (
   lane integer not null,
   worker_id integer not null,

@@ -240,6 +240,15 @@ create table longshore.slot_groups (
   constraint used_fits check (is_draining or used <= capacity)
 ) with (fillfactor = 50);
 
+-- Tasks whose limits of keys are being changed to what the task says, a page of keys after another, see change_key_limits.
+create table longshore.limit_changes (
+  task text primary key,
+  -- The last key that this pass has come to.
+  done_to text not null default '',
+  -- How many keys it could not have, so that another pass follows.
+  passed_over int not null default 0
+);
+
 -- Workers that have room for more jobs while a limit keeps jobs of this lane from them, see leave_to_waiters. Only for tasks whose
 -- jobs stand in several lanes. Hints of the last second, so a crash may lose them.
 create unlogged table longshore.limit_waiters (

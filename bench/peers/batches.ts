@@ -1,6 +1,6 @@
 /**
  * Owns the floor's group commit: what comes while all lanes are busy makes up the next batch, so a lone item never waits
- * for one to fill.
+ * for one to fill. A copy of what `src/runtime/natural-batch.ts` does, on purpose: a yardstick must not change with what it measures.
  */
 export function createBatches<Item>(
   lanes: number,

@@ -17,8 +17,8 @@ grant execute on function longshore.priority_of, longshore.run_at_of, longshore.
 grant execute on function
   longshore.register_tasks_if_new, longshore.make_lane, longshore.need_transaction, longshore.enqueue, longshore.enqueue_plain,
   longshore.enqueue_jobs, longshore.add_to_group, longshore.add_to_groups, longshore.change, longshore.cancel, longshore.cancel_group,
-  longshore.resume_workflow, longshore.read_jobs, longshore.read_logs, longshore.read_last_logs, longshore.read_unseen_logs,
-  longshore.read_progress, longshore.await_jobs, longshore.forget_awaited, longshore.explain, longshore.read_groups
+  longshore.resume_workflow, longshore.read_jobs, longshore.read_logs, longshore.read_last_logs, longshore.read_progress,
+  longshore.await_jobs, longshore.forget_awaited, longshore.explain, longshore.read_groups
   to longshore_producer;
 
 -- Workers: claim and settle, and the upkeep where no relay does it. What a worker does for itself takes the secret of its life.
@@ -39,7 +39,7 @@ grant execute on function
 
 -- The upkeep: each duty takes the secret of the leader.
 grant execute on function
-  longshore.resign, longshore.promote_due, longshore.rescue, longshore.sweep_groups, longshore.watch_groups,
+  longshore.resign, longshore.promote_due, longshore.rescue, longshore.sweep_groups, longshore.watch_groups, longshore.change_limits,
   longshore.prepare_history, longshore.forget_history, longshore.forget_expired, longshore.maintain_log_partitions, longshore.switch_to_direct
   to longshore_worker, longshore_relay;
 
@@ -48,7 +48,7 @@ grant execute on function longshore.locks_held to longshore_worker, longshore_re
 
 -- Relays for their figures, readers to look: everything but what jobs carry.
 grant select on
-  longshore.tasks, longshore.lanes, longshore.limits, longshore.slot_groups,
+  longshore.tasks, longshore.lanes, longshore.limits, longshore.slot_groups, longshore.limit_changes,
   longshore.lane_heads, longshore.outbox, longshore.queues, longshore.relayed, longshore.groups, longshore.edges,
   longshore.workflows, longshore.lease_tokens
   to longshore_relay, longshore_reader;

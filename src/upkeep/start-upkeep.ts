@@ -1,6 +1,6 @@
 /**
  * Upkeep: the duties that somebody must do for the whole deployment, done by whoever holds the lease. Duties are one
- * file each: due jobs, rescue, groups and those that are stuck, history, the outbox nobody reads. Holding the lease twice would do no
+ * file each: due jobs, rescue, groups and those that are stuck, limits that change, history, the outbox nobody reads. Holding the lease twice would do no
  * harm to them; it only saves work.
  */
 import { setTimeout as pause } from 'node:timers/promises'
@@ -9,6 +9,7 @@ import type { Pool } from '../postgres/connect.ts'
 import type { Holder } from '../postgres/secret.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import type { Logger } from '../runtime/logger.ts'
+import { changeLimits } from './change-limits.ts'
 import { keepHistory } from './keep-history.ts'
 import { isNotLeader, type LeaderRank, lead, resign } from './lead.ts'
 import { createDueJobs } from './promote-due-jobs.ts'
@@ -101,6 +102,7 @@ export function startUpkeep(options: {
     watchdog.start()
     await rescueJobs(db, schema, holder, performance.now() - leadingSince, logger)
     await sweepGroups()
+    await changeLimits(db, schema, holder, logger)
     if (options.rank !== 'relay with Redis')
       await switchToDirect(db, schema, holder, performance.now() - leadingSince, logger)
     if (performance.now() < historyAt) return

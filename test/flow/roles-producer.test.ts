@@ -146,9 +146,6 @@ holds(
       expect(await producer('bank').get(id)).toBeUndefined()
       expect(await producer('bank').getLogs(id)).toEqual([])
       expect(await rows('bank', 'select * from longshore.read_last_logs($1, 9)', [id])).toEqual([])
-      expect(
-        await rows('bank', "select * from longshore.read_unseen_logs($1, 0, '{}', '{}', 9)", [id]),
-      ).toEqual([])
       expect(await producer('bank').getProgress(id)).toBeUndefined()
       expect(await rows('bank', 'select * from longshore.read_jobs($1, true)', [[id]])).toEqual([])
       // It is there for those whose it is.
@@ -424,15 +421,7 @@ holds(
         'make_lane',
         'need_transaction',
       ],
-      ...[
-        'priority_of',
-        'read_groups',
-        'read_jobs',
-        'read_last_logs',
-        'read_logs',
-        'read_progress',
-        'read_unseen_logs',
-      ],
+      ...['priority_of', 'read_groups', 'read_jobs', 'read_last_logs', 'read_logs', 'read_progress'],
       ...['register_tasks_if_new', 'resume_workflow', 'run_at_ms_of', 'run_at_of', 'score'],
     ])
     const tables = await rows(

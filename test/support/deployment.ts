@@ -187,6 +187,7 @@ const TABLES = [
   'longshore.relayed',
   'longshore.queues',
   'longshore.groups',
+  'longshore.limit_changes',
   'longshore.edges',
   'longshore.workflows',
   'longshore.job_logs',

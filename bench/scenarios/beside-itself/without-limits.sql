@@ -1,5 +1,6 @@
--- The hot functions as they would be if there were no limits: what `concurrency-baseline` compares with. A claim
--- reads no limits and no heads of keys; settle looks for no slots. Everything else is as in migrations/functions/.
+-- An intended copy: claim and settle as they would be if there were no limits. `concurrency-baseline` puts it into its database and
+-- compares the cost of a job with that of the real functions. Its claim reads no limits and no heads of keys; its settle looks for no
+-- slots. Everything else is as in migrations/functions/: a change of claim.sql or settle.sql that touches plain jobs is made here too.
 create or replace function longshore.claim(
   p_worker int, p_limit int, p_these uuid[] default null, p_lanes int[] default null, p_from bigint default null,
   p_held_lanes int[] default null, p_held_slots smallint[] default null, p_held_key_slots smallint[] default null,

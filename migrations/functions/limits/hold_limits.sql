@@ -1,6 +1,8 @@
--- The limits of these tasks are about to change (to p_concurrency and p_per_key, one entry a task): hold all that this will
--- touch, in the order in which everybody takes it: workers, jobs, slot groups, limits. One change at a time. Gives up soon
--- (lock_not_available: try again): what it holds while it waits for somebody's open transaction stops the claims of workers.
+-- The limits of these tasks are about to change (to p_concurrency and p_per_key, one entry a task): hold what this will touch at
+-- once, in the order in which everybody takes it: workers, jobs, slot groups, limits. That is the limit of each task, and where a
+-- first limit is set what runs under it; limits that keys have already are changed in pages, see change_key_limits. One change at
+-- a time. Gives up soon (lock_not_available: try again): what it holds while it waits for somebody's open transaction stops the
+-- claims of workers.
 create function longshore.hold_limits(p_tasks text[], p_concurrency int[], p_per_key int[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -9,6 +11,7 @@ set lock_timeout = '200ms'
 as $$
 declare
   v_first text[];
+  v_keys text[];
 begin
   perform pg_advisory_xact_lock(hashtext('longshore.limits'), 0);
   select array_agg(g.task) into v_first
@@ -22,14 +25,24 @@ begin
     perform /* guard: worker-locks */ pg_advisory_xact_lock(hashtext('longshore.worker'), w.id) /* end worker-locks */
     from (select w.id from longshore.workers w where w.tasks && v_first order by w.id) w;
     /* guard: running-locks */ perform from longshore.jobs j
-    where j.state = 'running' and j.lane = any (array(select l.id from longshore.lanes l where l.task = any (v_first)))
+    where j.state = 'running'
+      and exists (select from longshore.lanes l where l.id = j.lane and l.task = any (v_first) offset 0)
     order by j.id
     for update; /* end running-locks */
+    v_keys := array(
+      select distinct l.concurrency_key from longshore.jobs j
+      cross join lateral (select l.task, l.concurrency_key from longshore.lanes l where l.id = j.lane offset 0) l
+      where j.state = 'running' and l.task = any (v_first) and l.concurrency_key <> '');
   end if;
   perform from longshore.slot_groups g
-  where g.limit_id = any (array(select k.id from longshore.limits k where k.task = any (p_tasks)))
+  where g.limit_id = any (array(
+    select k.id from longshore.limits k where k.task = any (p_tasks) and k.key = ''
+    union all
+    select k.id from longshore.limits k where k.task = any (v_first) and k.key = any (v_keys)))
   order by g.limit_id, g.number
   for update;
-  perform from longshore.limits k where k.task = any (p_tasks) order by k.id for no key update;
+  perform from longshore.limits k
+  where k.task = any (p_tasks) and k.key = '' or k.task = any (v_first) and k.key = any (v_keys)
+  order by k.id for no key update;
 end
 $$;

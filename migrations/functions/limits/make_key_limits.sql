@@ -19,13 +19,22 @@ begin
   then
     return false;
   end if;
-  -- Nothing of them runs: whoever declared the limit counted what ran, and since then every claim takes slots.
+  -- Nothing of them runs: whoever declared the limit counted what ran, and since then every claim takes slots. What is left of limits
+  -- that were removed some time ago is in use by nobody.
+  delete from longshore.slot_groups g
+  where g.limit_id = any (array(
+    select k.id from longshore.lanes l
+    cross join lateral (
+      select k.id from longshore.limits k where k.task = l.task and k.key = l.concurrency_key and k.capacity is null offset 0
+    ) k
+    where l.id = any (p_lanes) and l.concurrency_key <> ''));
   with made as (
     insert into longshore.limits (task, key, capacity)
     select distinct l.task, l.concurrency_key, t.concurrency_per_key
     from longshore.lanes l join longshore.tasks t on t.name = l.task
     where l.id = any (p_lanes) and l.concurrency_key <> '' and t.concurrency_per_key is not null and not exists (
       select from longshore.limits k where k.task = l.task and k.key = l.concurrency_key and k.capacity is not null offset 0)
+    on conflict (task, key) do update set capacity = excluded.capacity
     returning id, capacity
   )
   insert into longshore.slot_groups (limit_id, number, capacity)

@@ -28,7 +28,9 @@ begin
     delete from longshore.slot_groups g where g.limit_id = v_limit.id;
     with running as materialized (
       select j.ctid, row_number() over (order by j.id) - 1 as no from longshore.jobs j
-      where j.state = 'running' and j.lane = any (v_lanes)
+      where j.state = 'running' and exists (
+        select from longshore.lanes l
+        where l.id = j.lane and l.task = p_task and (p_key = '' or l.concurrency_key = p_key) offset 0)
     ), holding as (
       select r.ctid, (case when r.no < p_capacity then r.no / v_per_group else r.no % v_groups end)::smallint as number
       from running r

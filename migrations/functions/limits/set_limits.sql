@@ -1,5 +1,5 @@
--- The limits of a task change, to what its tasks row will say: its own and that of each of its keys. The caller holds them,
--- see hold_limits.
+-- The limits of a task change, to what its tasks row will say: its own, and those of its keys. The caller holds what changes at
+-- once, see hold_limits. Where keys were limited before, the first page of them changes here; the leader goes on with the others.
 create function longshore.set_limits(p_task text, p_concurrency int, p_per_key int) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -17,16 +17,23 @@ begin
     perform longshore.set_limit(p_task, '', p_concurrency);
   end if;
   if v_was.concurrency_per_key is distinct from p_per_key then
-    -- Keys that were met before, and those of which something runs; others get their limit when a claim meets them.
-    for v_key in
-      select k.key from longshore.limits k where k.task = p_task and k.key <> ''
-      union
-      select l.concurrency_key from longshore.jobs j join longshore.lanes l on l.id = j.lane
-      where v_was.concurrency_per_key is null and j.state = 'running' and l.task = p_task and l.concurrency_key <> ''
-      order by 1
-    loop
-      perform longshore.set_limit(p_task, v_key, p_per_key);
-    end loop;
+    if v_was.concurrency_per_key is null then
+      -- Keys of which something runs that holds no slot; others get their limit when a claim meets them.
+      for v_key in
+        select distinct l.concurrency_key from longshore.jobs j
+        cross join lateral (select l.task, l.concurrency_key from longshore.lanes l where l.id = j.lane offset 0) l
+        where j.state = 'running' and l.task = p_task and l.concurrency_key <> ''
+          and not exists (
+            select from longshore.limits k
+            where k.task = p_task and k.key = l.concurrency_key and k.capacity is not null offset 0)
+        order by 1
+      loop
+        perform longshore.set_limit(p_task, v_key, p_per_key);
+      end loop;
+    end if;
+    insert into longshore.limit_changes (task) values (p_task)
+    on conflict (task) do update set done_to = '', passed_over = 0;
+    perform longshore.change_key_limits(p_task, p_per_key);
   end if;
 end
 $$;
