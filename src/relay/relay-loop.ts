@@ -51,7 +51,10 @@ export interface RelayLoop {
   stop(): Promise<void>
 }
 
+/** For rows that committed late. Rarer where it takes long, beside a snapshot that is held open: a tenth of the time, and no rarer than this. */
 const FULL_LOOK_MS = 250
+const FULL_LOOK_SHARE = 10
+const FULL_LOOK_AT_LEAST_EVERY_MS = 2000
 /** How seldom it looks while rows come and none of their jobs has to be placed: they were hinted, or are left to Postgres. */
 const MOST_LOOK_MS = 20
 const BEAT_MS = 300
@@ -93,9 +96,13 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
   })
 
   const turn = async () => {
-    const isFull = performance.now() > fullLookAt
-    if (isFull) fullLookAt = performance.now() + FULL_LOOK_MS
+    const since = performance.now()
+    const isFull = since > fullLookAt
     const { rows, placed, hasMore } = await term.turn(isFull)
+    const took = performance.now() - since
+    if (isFull)
+      fullLookAt =
+        since + Math.max(FULL_LOOK_MS, Math.min(FULL_LOOK_AT_LEAST_EVERY_MS, FULL_LOOK_SHARE * took))
     if (rows > 0) {
       wakeUp.onClaimed(rows)
       lookMs = placed > 0 ? FLOW_LOOK_MS : Math.min(MOST_LOOK_MS, lookMs * 2)

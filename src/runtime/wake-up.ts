@@ -32,6 +32,8 @@ export function createWakeUp(options: {
   look: () => void
   /** How long to wait between looks while jobs flow. Default 2 ms. */
   flowLookMs?: () => number
+  /** How long it may be until the next look, whatever the poll interval is. */
+  lookWithinMs?: () => number
   onError: (error: unknown) => void
 }): WakeUp {
   let mode: 'flowing' | 'switching' | 'listening' = 'flowing'
@@ -83,7 +85,8 @@ export function createWakeUp(options: {
         return
       }
       const flowLookMs = options.flowLookMs?.() ?? FLOW_LOOK_MS
-      timer = setTimeout(options.look, mode === 'flowing' ? flowLookMs : options.pollIntervalMs)
+      const pollMs = Math.min(options.pollIntervalMs, options.lookWithinMs?.() ?? options.pollIntervalMs)
+      timer = setTimeout(options.look, mode === 'flowing' ? flowLookMs : pollMs)
     },
     onClaimed(jobs) {
       if (mode === 'flowing') count += jobs

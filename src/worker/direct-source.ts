@@ -14,8 +14,8 @@ import type { JobSource } from './job-source.ts'
 export interface DirectSource extends JobSource {
   /** As `exchange`, with everything that Postgres answers. `named`: claim these jobs only. */
   ask(outcomes: readonly Outcome[], limit: number, named?: Named): Promise<Exchange>
-  /** Postgres has notified the worker that there may be a job. */
-  onRing(): void
+  /** Postgres has notified the worker that there may be a job. The text is the job's score, if that is known, see `ring.sql`. */
+  onRing(text: string): void
 }
 
 /** Postgres has undone a call that met locks of others: mostly the same call gets through now. What is in its way for longer is no matter of moments. */
@@ -38,6 +38,7 @@ export function createDirectSource(options: {
     pollIntervalMs: options.pollIntervalMs,
     setListening: isListening => setListening(pool, schema, worker, isListening),
     look: options.look,
+    lookWithinMs: cursor.withinMs,
     onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
   })
 
@@ -54,10 +55,14 @@ export function createDirectSource(options: {
     const answer = await withRetry(call, { ...AT_ONCE, isTransient: mayGetThrough })
     if (answer.groups.length > 0) options.onGroups(answer.groups)
     if (named || limit === 0) return answer
-    const isFilled = answer.claimed.length === limit
-    cursor.note({ from, isFilled, worst: answer.claimed.at(-1)?.score, ms: performance.now() - since })
-    // Only a claim from the start tells that there is no more.
-    return from === null || isFilled || answer.wait !== null ? answer : { ...answer, wait: 'more' as const }
+    const mayBeMore = cursor.note({
+      from,
+      isFilled: answer.claimed.length === limit,
+      isLimited: answer.wait !== null,
+      worst: answer.claimed.at(-1)?.score,
+      ms: performance.now() - since,
+    })
+    return mayBeMore && answer.wait === null ? { ...answer, wait: 'more' as const } : answer
   }
 
   return {
@@ -65,7 +70,10 @@ export function createDirectSource(options: {
     looksForFree: true,
     ask,
     exchange: ask,
-    onRing: wakeUp.onRing,
+    onRing(text) {
+      cursor.onReady(text === '' ? null : Number(text))
+      wakeUp.onRing()
+    },
     onClaimed: wakeUp.onClaimed,
     onIdle: wakeUp.onIdle,
     onFull: wakeUp.onFull,

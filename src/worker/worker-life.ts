@@ -273,13 +273,13 @@ export async function beginLife(given: LifeOptions, earlier?: WorkerLife): Promi
       if (channel !== bell) upkeep?.onDue()
       else if (payload === 'cancel') cancels.look()
       else if (payload === 'drain') drains.look()
-      else direct.onRing()
+      else direct.onRing(payload)
     },
     onGap: () => {
       outages.postgres.outage.works()
       cancels.look()
       drains.look()
-      direct.onRing()
+      direct.onRing('')
     },
     onPooled: () => logger.info(POOLED),
     leaseMs: given.facts.leaseMs,

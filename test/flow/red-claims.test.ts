@@ -1,7 +1,7 @@
 /** The red side of claims: every way in which Postgres hands jobs over, without one of its guards. */
 import { describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
-import { createClaimCursor } from '../../src/worker/claim-cursor.ts'
+import { type ClaimCursor, type ClaimNote, createClaimCursor } from '../../src/worker/claim-cursor.ts'
 import { workByHand } from '../support/by-hand.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
@@ -320,7 +320,7 @@ describe('a claim', () => {
 
 describe('a worker that claims from where it was', () => {
   /** A backlog of ten is claimed by twos; after the first two comes an urgent job. Answers when that was claimed. */
-  const drain = async (cursor: ReturnType<typeof createClaimCursor>, onClaim: () => void) => {
+  const drain = async (cursor: Pick<ClaimCursor, 'begin' | 'note'>, onClaim: () => void) => {
     const producer = deployment.producer()
     await producer.enqueueMany(
       one,
@@ -337,7 +337,13 @@ describe('a worker that claims from where it was', () => {
       )
       const ids = row?.ids?.split(',') ?? []
       const worst = row?.scores?.split(',').at(-1)
-      cursor.note({ from, isFilled: ids.length === 2, worst: worst ? Number(worst) : undefined, ms: 1 })
+      cursor.note({
+        from,
+        isFilled: ids.length === 2,
+        isLimited: false,
+        worst: worst ? Number(worst) : undefined,
+        ms: 1,
+      })
       order.push(...ids)
       if (calls === 1) urgent = (await producer.enqueue(one, 'urgent', { priority: 9 })).id
       onClaim()
@@ -368,7 +374,7 @@ describe('a worker that claims from where it was', () => {
     const cursor = createClaimCursor(() => 0)
     const forgetful = {
       begin: cursor.begin,
-      note: (claim: Parameters<typeof cursor.note>[0]) => claim.isFilled && cursor.note(claim),
+      note: (claim: ClaimNote) => claim.isFilled && cursor.note(claim),
     }
     expect(
       await drain(

@@ -159,6 +159,33 @@ describe('an idle worker', () => {
     expect(await producer.get((await producer.enqueue(task, 2)).id)).toMatchObject({ hasWorker: false })
   })
 
+  it('[X10] is told the best score of what it is rung for, so that it looks there', async () => {
+    const producer = deployment.producer()
+    const { id, claim, settleOthers } = await workByHand(database, ['wake'])
+    await database.rows('update longshore.workers set listening = true')
+    const told: string[] = []
+    const ears = await database.connect()
+    ears.on('notification', message => told.push(message.payload ?? ''))
+    await ears.query(`listen """longshore"".worker_${id}"`)
+    const best = async () => {
+      await ears.query('select 1')
+      const [row] = await database.rows<{ score: string }>(
+        "select min(score)::text as score from longshore.jobs where state = 'ready'",
+      )
+      expect(told.splice(0)).toEqual([row?.score])
+    }
+    await producer.enqueue(task, 'plain')
+    await best()
+    await producer.enqueueMany(task, [1, 2], { each: payload => ({ priority: payload }) })
+    await best()
+    await producer.enqueue(task, 'chosen', { id: '018f0000-0000-7000-8000-000000000000', priority: 3 })
+    await best()
+    const [run] = await claim(1)
+    if (!run) throw new Error('nothing was claimed')
+    await settleOthers([{ id: run.id, token: run.lease_token, outcome: 'released', error: {}, delayMs: null }])
+    await best()
+  })
+
   it('[S6] is rung only for what it can run, by as many jobs as there are, and not for what is not due', async () => {
     const producer = deployment.producer()
     const listen = async (queue: string, name: string, tag: string) => {

@@ -72,8 +72,8 @@ export async function openSource(
   const listener = await openListener({
     postgres: database.urlOf('worker'),
     channels: redis ? [] : [channelName('longshore', `worker_${worker.id}`)],
-    onNotify: () => direct.onRing(),
-    onGap: () => direct.onRing(),
+    onNotify: (_, text) => direct.onRing(text),
+    onGap: () => direct.onRing(''),
     onError: () => undefined,
   })
   const openThroughRedis = async (where: string): Promise<JobSource> => {

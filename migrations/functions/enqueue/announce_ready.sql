@@ -6,6 +6,6 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform longshore.note_head(p_lane, p_score, p_job);
-  /* guard: wake-worker */ perform longshore.ring(p_lane, p_jobs); /* end wake-worker */
+  /* guard: wake-worker */ perform longshore.ring(p_lane, p_jobs, p_score); /* end wake-worker */
 end
 $$;

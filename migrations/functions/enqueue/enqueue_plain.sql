@@ -43,7 +43,7 @@ begin
     values (p_ids, lane, score, p_hinted); /* end tell-relay */
   end if;
   if v_is_listened then
-    /* guard: wake-worker */ perform longshore.ring(lane, cardinality(p_ids)); /* end wake-worker */
+    /* guard: wake-worker */ perform longshore.ring(lane, cardinality(p_ids), score); /* end wake-worker */
   end if;
 end
 $$;

@@ -145,11 +145,11 @@ begin
     end if;
     if exists (select from longshore.workers w where w.listening) then
       if p_shape_nos is null then
-        /* guard: wake-worker */ perform longshore.ring(v_lanes[1], cardinality(p_ids)) where v_states[1] = 'ready'; /* end wake-worker */
+        /* guard: wake-worker */ perform longshore.ring(v_lanes[1], cardinality(p_ids), v_scores[1]) where v_states[1] = 'ready'; /* end wake-worker */
       else
-        /* guard: wake-worker */ perform longshore.ring(r.lane, r.jobs)
+        /* guard: wake-worker */ perform longshore.ring(r.lane, r.jobs, r.score)
         from (
-          select v_lanes[n.no] as lane, count(*) as jobs
+          select v_lanes[n.no] as lane, count(*) as jobs, min(v_scores[n.no]) as score
           from unnest(p_shape_nos) as n(no) where v_states[n.no] = 'ready' group by 1
         ) r; /* end wake-worker */
       end if;
