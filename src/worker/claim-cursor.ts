@@ -6,7 +6,7 @@
  *
  * Under a backlog claims come back full, and every 20 ms one begins at the start. Without a backlog every claim does, because only such a
  * claim tells that there is no more; unless claims from the start are *slow*. Then the cursor stays where it is, and jobs before it
- * wait for the next claim from the start: half a second at most.
+ * wait for the next claim from the start: 0.8 s at most.
  */
 export interface ClaimCursor {
   /** The score to begin at; null: at the start. */
@@ -37,8 +37,8 @@ const FEW = 4
 /** Where claims from the start take long, some begin at the cursor so often, to compare. */
 const TRY_EVERY_MS = 1000
 /** Where they are slow, the time between two of them is so many times what one takes, and no longer than this. */
-const SHARE = 6
-const START_AT_LEAST_EVERY_MS = 500
+const SHARE = 12
+const START_AT_LEAST_EVERY_MS = 800
 
 export function createClaimCursor(now: () => number = () => performance.now()): ClaimCursor {
   /** Where the next claim may begin. */

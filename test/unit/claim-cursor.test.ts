@@ -59,10 +59,10 @@ describe('where a direct claim begins', () => {
   it.each([
     { startMs: 50, cursorMs: 30, pauseMs: 20 },
     { startMs: 1.9, cursorMs: 0.1, pauseMs: 20 },
-    { startMs: 8, cursorMs: 1, pauseMs: 48 },
-    { startMs: 100, cursorMs: 1, pauseMs: 500 },
+    { startMs: 8, cursorMs: 1, pauseMs: 96 },
+    { startMs: 100, cursorMs: 1, pauseMs: 800 },
   ])(
-    'is the start for a seventh of the time where claims from there are slow beside others, and each 500 ms: %o',
+    'is the start for a thirteenth of the time where claims from there are slow beside others, and each 800 ms: %o',
     ({ startMs, cursorMs, pauseMs }) => {
       const { cursor, pass } = simulate()
       cursor.note({ from: 600, ...filled, ms: cursorMs })
@@ -95,13 +95,13 @@ describe('where a direct claim begins', () => {
 })
 
 describe('where claims from the start are slow', () => {
-  it('[X12] stays the cursor after claims that were not filled, for six times as long as one takes', () => {
+  it('[X12] stays the cursor after claims that were not filled, for twelve times as long as one takes', () => {
     const { claim, cursor, pass } = simulateSlow()
     expect(claim()).toEqual({ from: null, mayBeMore: false })
     expect(claim({ worst: 800 })).toEqual({ from: 700, mayBeMore: false })
     expect(claim({ worst: undefined })).toEqual({ from: 800, mayBeMore: false })
-    expect(cursor.withinMs()).toBe(178)
-    pass(177)
+    expect(cursor.withinMs()).toBe(358)
+    pass(357)
     expect(claim()).toEqual({ from: 800, mayBeMore: true })
     expect(claim().from).toBeNull()
   })
@@ -109,7 +109,7 @@ describe('where claims from the start are slow', () => {
   it('lets one claim at a time begin at the start', () => {
     const { claim, cursor, pass } = simulateSlow()
     claim()
-    pass(200)
+    pass(400)
     expect([cursor.begin(), cursor.begin()]).toEqual([null, 700])
   })
 
@@ -127,7 +127,7 @@ describe('where claims from the start are slow', () => {
 
   it('[X10] is the start once more for a job that has become ready while a claim from the start was under way', () => {
     const { claim, cursor, pass } = simulateSlow()
-    pass(200)
+    pass(400)
     const from = cursor.begin()
     pass(20)
     cursor.onReady(3)
@@ -148,7 +148,7 @@ describe('where claims from the start are slow', () => {
     const { claim, pass } = simulateSlow()
     claim()
     for (let i = 0; i < 2; i++) {
-      pass(200)
+      pass(400)
       expect(claim({ ms: 1 }).from).toBeNull()
     }
     expect(claim().from).toBeNull()
