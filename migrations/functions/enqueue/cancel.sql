@@ -1,8 +1,8 @@
 -- Cancel jobs, also inside a user's transaction:
 --   select * from longshore.cancel(array['0198c0de-…']::uuid[])
 -- Answers for each: `cancelled` (it never starts), `cancelling` (it runs: its worker is told, and however the run ends the
--- job ends as cancelled), `finished` (it had ended before) or `unknown` (also for what is another's). What waits for them ends or goes on by the policies of
--- the edges, and the next of a workflow has its turn. Waits at most a second for the lock of a row.
+-- job ends as cancelled), `finished` (it had ended before) or `unknown` (also for another role's job). Jobs that wait for them end or
+-- go on by the policies of the edges, and the next job of a workflow gets the turn. Waits at most a second for the lock of a row.
 -- public: producer
 create function longshore.cancel(p_ids uuid[]) returns table (id uuid, answer text)
 language plpgsql volatile

@@ -1,6 +1,6 @@
 -- Change a job that has not started: {priority, runAt (ms since 1970) or delayMs, constraintTag}; what is not given stays.
 -- Waits at most a second for the lock of the row.
--- Answers `changed`, `running` or `finished` (too late: nothing was changed) or `unknown` (also for what is another's).
+-- Answers `changed`, `running` or `finished` (too late: nothing was changed) or `unknown` (also for another role's job).
 -- public: producer
 create function longshore.change(p_id uuid, p_change jsonb) returns text
 language plpgsql volatile

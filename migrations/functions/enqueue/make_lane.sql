@@ -1,5 +1,5 @@
--- The lane for these jobs, in a short transaction of its own: one at a time, so that many who need a new lane at
--- once make one. Inside a user's transaction use find_lane, which never waits.
+-- The lane for these jobs, in a short transaction of its own: one at a time, so that many callers that need the same new
+-- lane make one. Inside a user's transaction use find_lane, which never waits.
 -- public: producer
 create function longshore.make_lane(
   p_queue text, p_task text, p_tag text, p_constraint_tag text, p_key text default ''

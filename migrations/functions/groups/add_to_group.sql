@@ -1,8 +1,8 @@
 -- Add jobs to a group, which is made with them where p_is_new; all of them with what they run after. Jobs are given as to
 -- insert_jobs. p_children (numbers in p_ids), p_parents, p_policies: the edges; the parents are among these jobs, or were added before.
--- p_held: those of the parents that this transaction has not added itself. A parent may run, or have ended: then its child is ready, or ends by the edge's
--- policy. p_retried: an earlier try may have been committed.
--- Answers `added`; `again` when an earlier try was committed, and `known` when somebody else has made the group: both change nothing.
+-- p_held: those of the parents that this transaction has not added itself. A parent may run, or have ended: then its child is ready, or
+-- ends by the edge's policy. p_retried: an earlier try may have been committed.
+-- Answers `added`; `again` when an earlier try was committed, and `known` when another caller has made the group: both change nothing.
 -- public: producer
 create function longshore.add_to_group(
   p_group uuid, p_name text, p_is_new boolean, p_retried boolean,
@@ -40,7 +40,7 @@ begin
       v_is_known := true;
     end if;
   else
-    -- Held until the commit: the group cannot end meanwhile.
+    -- Locked until the commit: the group cannot end meanwhile.
     select * into v_group from longshore.groups g
     where g.id = p_group and longshore.is_own(v_role, g.enqueued_by) /* guard: group-lock */ for key share /* end group-lock */;
     if not found then

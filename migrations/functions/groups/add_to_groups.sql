@@ -1,6 +1,6 @@
--- add_to_group for many small groups at once, all of them new and with ids that nobody else has: one commit, and each
+-- add_to_group for many small groups at once, all of them new and with ids that are not in use: one commit, and each
 -- statement once for all of them. p_group_nos: the number in p_groups of each job's group; p_children, p_parents (numbers in
--- p_ids), p_policies: the edges, each within one group. All or nothing: whoever is refused submits them one by one.
+-- p_ids), p_policies: the edges, each within one group. All or nothing: a caller that is refused submits them one by one.
 -- public: producer
 create function longshore.add_to_groups(
   p_groups uuid[], p_names text[], p_group_nos int[],

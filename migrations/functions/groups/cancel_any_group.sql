@@ -1,4 +1,4 @@
--- The work of cancel_group, whose group it is not asked: for the watchdog too. Answers and waits as that says.
+-- The work of cancel_group, without asking whose group it is: for the watchdog too. Answers and waits as that does.
 create function longshore.cancel_any_group(p_group uuid) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -15,7 +15,7 @@ declare
   v_workflows bigint[];
   v_workers int[];
 begin
-  -- Nobody adds jobs while this is held.
+  -- No transaction adds jobs while this is locked.
   select * into v_group from longshore.groups g where g.id = p_group /* guard: group-lock */ for update /* end group-lock */;
   if not found then
     return 'unknown';
@@ -24,11 +24,11 @@ begin
   end if;
   perform longshore.need_read_committed('cancel a group');
   /* point: group-held */
-  -- Whoever cancels one of its jobs may hold that and wait for another, see pass_on_patiently. The last try takes its time.
+  -- A transaction that cancels one of its jobs may lock that and wait for another, see pass_on_patiently. The last try waits longer.
   for v_try in 1 .. 5 loop
     begin
       perform set_config('lock_timeout', case when v_try < 5 then '100ms' else '1s' end, true);
-      -- What may be ended by its worker first, then what waits for it: settle goes the same way.
+      -- First the jobs that a worker may end, then those that wait: settle locks in the same order.
       perform from longshore.jobs j where j.group_id = p_group and j.state <> 'waiting' order by j.id
       /* guard: job-locks */ for update /* end job-locks */;
       perform from longshore.jobs j where j.group_id = p_group order by j.id /* guard: job-locks */ for update /* end job-locks */;
@@ -54,7 +54,7 @@ begin
   from longshore.jobs j where j.group_id = p_group and j.state <> 'running';
   perform longshore.move_to_history(v_ended, 'cancelled') where v_ended is not null;
   if v_ended is null and v_workers is null then
-    -- Its last job has ended, and nobody has written that down yet.
+    -- Its last job has ended, but the end of the group is not written yet.
     perform longshore.close_groups(array[p_group]);
     return (select case when g.end_state = 'cancelled' then 'cancelled' else 'finished' end from longshore.groups g where g.id = p_group);
   end if;

@@ -1,7 +1,7 @@
 -- Cancel what is left of a group, also inside a user's transaction: jobs that have not started never start, those that run
 -- are told, and however their runs end they end as cancelled. No job can be added any more.
--- Answers `cancelled` (nothing is left), `cancelling` (jobs run), `finished` or `unknown` (also for what is another's). Waits at most a second for whoever holds
--- one of its rows.
+-- Answers `cancelled` (nothing is left), `cancelling` (jobs run), `finished` or `unknown` (also for another role's group). Waits at most
+-- a second for the lock of a row.
 -- public: producer
 create function longshore.cancel_group(p_group uuid) returns text
 language plpgsql volatile

@@ -1,7 +1,7 @@
 -- Write the end state of those of the groups in which no job is left: `cancelled` if it was cancelled, or a job was and none
--- has failed; `failed` if a job has failed or could not run because of one; else `succeeded`. Passes over groups that
--- somebody holds: jobs are being added, or another is closing it. Holds none in which it sees a job: whoever ends that
--- one finds the group free. Returns what was written.
+-- has failed; `failed` if a job has failed or could not run because of one; else `succeeded`. Skips groups that another
+-- transaction locks to add jobs or to close them. Locks no group in which it sees a job, so that the call after the end of
+-- that job finds the group free. Returns what was written.
 -- public: worker
 create function longshore.close_groups(p_groups uuid[]) returns table (id uuid, state text)
 language plpgsql volatile
@@ -25,7 +25,7 @@ begin
   if v_groups = '{}' then
     return;
   end if;
-  -- A statement of its own, after the locks: it sees what whoever held them has added.
+  -- A statement of its own, after the locks: it sees the jobs that earlier holders of the locks have added.
   with counted as materialized (
     select h.row, c.* from unnest(v_groups) as n(id)
     cross join lateral (select g.ctid as row from longshore.groups g where g.id = n.id offset 0) h

@@ -1,5 +1,5 @@
--- Those of the groups in which nothing is left that has not started. What others are just ending still looks like running, so
--- whether a group has ended is told only after the commit, by close_groups.
+-- Of the groups, those in which every job has started. Jobs that other transactions are ending still look like running, so only
+-- close_groups, after the commit, can tell whether a group has ended.
 create function longshore.nearly_ended(p_groups uuid[]) returns setof uuid
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- A part of watch_groups: this group is stuck, as the caller has seen it. Writes that down and tells watchers, once; p_cancels: it is
--- cancelled. Returns what to tell people, or null when somebody holds it or was faster: the next look comes back to it.
+-- A part of watch_groups: this group is stuck, as the caller has seen it. Stores that and tells watchers, once; p_cancels: cancels it.
+-- Returns the report, or null when another transaction locks the group or was faster: the next look comes back to it.
 create function longshore.report_stuck(p_group longshore.groups, p_cancels boolean) returns jsonb
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

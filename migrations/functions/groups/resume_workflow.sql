@@ -1,5 +1,5 @@
--- Let a workflow that a failure has stopped go on with its next job. Answers whether it was stopped; of a workflow that was stopped by
--- another's job, and whose next job is another's too, it answers no.
+-- Let a workflow that a failure has stopped go on with its next job. Answers whether it was stopped; no for a workflow that another
+-- role's job has stopped and whose next job is another role's too.
 -- public: producer
 create function longshore.resume_workflow(p_key text) returns boolean
 language plpgsql volatile

@@ -1,4 +1,4 @@
--- Close groups that nobody has closed: the worker that ended the last job died before it could, or the last job was
+-- Close groups that no worker has closed: the one that ended the last job died before it could, or the last job was
 -- cancelled or rescued. Looks at p_limit unfinished groups behind p_after; returns the last of them, or null at the end.
 -- public: worker, relay
 create function longshore.sweep_groups(p_after uuid, p_limit int, p_holder text default null, p_secret bytea default null)

@@ -1,4 +1,4 @@
--- Tell whoever watches groups (rows of awaited without a job) what has become of some of their own: p_events are of p_groups.
+-- Tell the processes that watch groups (rows of awaited without a job) what happened to some of their own: p_events are of p_groups.
 create function longshore.tell_watchers(p_groups uuid[], p_events text[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

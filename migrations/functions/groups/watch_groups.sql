@@ -1,7 +1,7 @@
--- The watchdog: look at unfinished groups behind p_after, about p_jobs jobs of at most p_groups groups. Whose counts and claims are
--- others than when they were last looked at has moved. One that has not, for as long as the settings say, without an excuse
--- (see why_group_is_idle), is stuck: that is written down, watchers are told, and, where the settings say so, it is cancelled.
--- p_watching_ms: how long the caller has watched; after an outage everybody gets time to go on.
+-- The watchdog: look at unfinished groups behind p_after, about p_jobs jobs of at most p_groups groups. A group has moved if its counts
+-- or claims have changed since the last look. One that has not moved for as long as the settings say, without an excuse (see
+-- why_group_is_idle), is stuck: that is stored, watchers are told, and, where the settings say so, it is cancelled.
+-- p_watching_ms: how long the caller has watched; after an outage all groups get time to go on.
 -- Returns where to go on (null at the end), how many are stuck, and the one that was found or cancelled now, if any: the page
 -- ends with it, since its end may be what another has waited for.
 -- public: worker, relay
@@ -64,7 +64,7 @@ begin
       exit;
     end if;
   end loop;
-  -- At the end and without waiting: nobody who closes a group or adds to it is in the way, nor in anybody's way for long.
+  -- At the end and without waiting: transactions that close a group or add to it do not block this, nor does this block them for long.
   update longshore.groups g set seen = m.seen, seen_at = clock_timestamp(), stuck = null
   from unnest(v_moved, v_seen) as m(id, seen)
   where g.id = m.id and g.id in (

@@ -2,8 +2,8 @@
 -- `due later`, `halted` (its workflow was stopped), `turn` (another job of its workflow goes first), `no worker` (that is alive and
 -- may run it), `limit` (is full), `in line` (jobs of others go first), `busy` (every worker that may run it runs something).
 --
--- Whoever waits for the turn of a job that waits itself is excused by what excuses that one's group: of groups that wait for
--- each other's turns, none is.
+-- A job that waits for the turn of another waiting job has the excuse of that job's group. So groups that wait for each other's
+-- turns have none.
 create function longshore.why_group_is_idle(p_group uuid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -28,7 +28,7 @@ begin
   insert into longshore.awaited (job_id, waiter, expires_at, wants_logs)
   select w.id, p_waiter, now() + w.ms * interval '1 millisecond', p_wants_logs
   from unnest(p_ids, p_ms) as w(id, ms)
-  -- What is another's is passed over, as if there were no such job; one that is not known yet may come.
+  -- Jobs of other roles are skipped, as if there were no such job; a job that is not known yet may come.
   where longshore.is_own(v_role, coalesce(
     (select j.enqueued_by from longshore.jobs j where j.id = w.id),
     (select f.enqueued_by from longshore.finished_jobs f where f.id = w.id limit 1),

@@ -2,8 +2,8 @@
 -- such job. Of what may be many at most 20 are named, beside their count. src/postgres/explain-job.ts makes sentences of it.
 --   select jsonb_pretty(longshore.explain('0198c0de-…'))
 -- A producer is told of its own jobs only: others' are counted and not named, and of another's job it is told nothing.
--- Who holds the slots of a full limit is found by reading the table of jobs: an index on those that run would cost every
--- claim and every settle.
+-- The jobs that hold the slots of a full limit are found by reading the table of jobs: an index on running jobs would cost
+-- every claim and every settle.
 -- public: producer, reader
 create function longshore.explain(p_id uuid) returns jsonb
 language plpgsql stable
@@ -78,7 +78,7 @@ begin
       from longshore.workflows w where w.id = v_job.workflow));
   end if;
 
-  -- `closest`: who serves the task and lacks least of what the job asks for. `having`: how many of those have
+  -- `closest`: the workers that serve the task and lack least of what the job asks for. `having`: how many of those have
   -- each thing of it.
   v_facts := v_facts || jsonb_build_object('workers', (
     with live as materialized (

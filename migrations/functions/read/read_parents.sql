@@ -1,4 +1,4 @@
--- What a job that this worker runs stands behind and how that ended: a page of its parents in id order, behind p_after; of one task, if one is named.
+-- The parents of a job that this worker runs, with how they ended: a page in id order, behind p_after; of one task, if one is named.
 -- public: worker
 create function longshore.read_parents(
   p_worker int, p_child uuid, p_token bigint, p_after uuid, p_task text, p_limit int, p_secret bytea default null

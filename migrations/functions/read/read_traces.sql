@@ -1,7 +1,7 @@
 -- What the spans of running jobs need, by id, as JSON: [since when it was to run (ms), when it was claimed (ms), its queue, its trace
 -- context].
--- Asked only by workers that trace. A job is to run from its run time on, or from when it was made; for what nobody has
--- noted (when its last parent ended, when it was rescued) the earlier time stands.
+-- Called only by workers that trace. A job is to run from its run time on, or from when it was made. Where a later time is
+-- not stored (when its last parent ended, when it was rescued), the earlier one stands.
 create function longshore.read_traces(p_ids uuid[]) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

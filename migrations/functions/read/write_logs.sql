@@ -1,7 +1,7 @@
--- Store lines and progress of runs of this worker, and tell those who follow one of the jobs. Lines come with their age in milliseconds: their
--- time is that of the database, whatever clock a worker has. Lines that are there already are left alone: a reply may have been
--- lost. Waits only for moments, and not for the disk: a crash of Postgres may cost the last lines, jobs never wait for them.
--- A worker writes for runs that it holds or has held, also when it has died or left meanwhile. Returns how many lines were of others.
+-- Store lines and progress of runs of this worker, and notify processes that follow one of the jobs. Lines come with their age in
+-- milliseconds: their time is that of the database, whatever clock a worker has. Lines that are there already are left alone: a reply may
+-- have been lost. Waits only for moments, and not for the disk: a crash of Postgres may cost the last lines, jobs never wait for them.
+-- A worker writes for its present and past runs, also when it has died or left meanwhile. Returns how many lines were of other runs.
 -- public: worker
 create function longshore.write_logs(p_lines json, p_progress json, p_worker int, p_secret bytea default null) returns int
 language plpgsql volatile

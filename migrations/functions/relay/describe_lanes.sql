@@ -1,5 +1,5 @@
--- What Redis must know of these lanes: who may serve them (queue, task, tag, constraint tag), the lane of the same kind
--- without a key, and the limits they are under, with how many slots of each are free. Limits of keys are made where they are missing.
+-- What Redis must know of these lanes: which workers may serve them (queue, task, tag, constraint tag), the same lane without a key,
+-- and their limits, with how many slots of each are free. Limits of keys are made where they are missing.
 -- public: relay
 create function longshore.describe_lanes(p_lanes int[]) returns table (
   lane int, queue text, kind int, task text, tag text, constraint_tag text, has_keys boolean,

@@ -1,4 +1,4 @@
--- This transaction has changed what Redis holds: leave word for the relay. Nothing where jobs do not go through Redis.
+-- This transaction has changed what Redis holds: write an outbox row for the relay. Does nothing in direct mode.
 -- p_lane, p_score: where all of p_jobs stand, if that is one place. p_hinted: the caller tells Redis itself after the commit.
 -- public: owner
 create function longshore.note_changes(

@@ -1,6 +1,6 @@
--- What the relay does next, in one round trip: forget the outbox rows it has applied (p_done; by then Redis was as far as
--- p_seqs says for p_queues), and read the next ones together with the truth of what they name. `is_leader` false: somebody else
--- leads, and nothing was done.
+-- What the relay does next, in one round trip: delete the outbox rows it has applied (p_done; by then Redis was as far as
+-- p_seqs says for p_queues), and read the next ones together with the present state of what they name. `is_leader` false: another
+-- process leads, and nothing was done.
 --
 -- p_from: fast polls look behind rows that were seen; a full look has to follow now and then, for what commits late.
 -- p_lanes, p_bounds: jobs of these lanes that stand behind these scores are not wanted: Redis has no room for them.

@@ -1,4 +1,4 @@
--- The leader has jobs go through Redis from now on, or straight through Postgres. Returns whether that is a change.
+-- The leader switches to the way through Redis or to direct mode. Returns whether that is a change.
 -- public: relay
 create function longshore.set_dispatch(p_dispatch text, p_holder text default null, p_secret bytea default null) returns boolean
 language plpgsql volatile

@@ -13,7 +13,7 @@ begin
   if found then
     said := 'the group has its row again, without its name';
   elsif exists (select from longshore.groups g where g.id = p_group and g.finished_at is not null) then
-    -- Whoever waited for its end has been told.
+    -- The processes that waited for its end have been told.
     is_done := false;
     said := case when exists (select from longshore.jobs j where j.group_id = p_group)
       then 'an end state is written once: let the jobs that are left end, or cancel them' else 'it has ended' end;

@@ -1,5 +1,5 @@
--- Jobs run under a worker that has no row: nobody would rescue them. It gets one, as a dead worker, and is rescued by those whose
--- duty it is, or here at once. If it lives after all, it learns that its lease is gone.
+-- Jobs run under a worker that has no row, so the upkeep would not rescue them. It gets a row, as a dead worker, and its jobs are
+-- rescued by the upkeep, or here at once. If it lives after all, it learns that its lease is gone.
 -- public: owner
 create function longshore.repair_lease(p_worker int, out is_done boolean, out said text)
 language plpgsql volatile

@@ -1,9 +1,9 @@
 -- Make the limit of a task (key '') or of one of its keys again from what the task declares and from what runs: its slot groups, what
 -- is used of them, and whether it is closed. Answers what was done.
 --
--- One change of limits at a time, and in everybody's order: jobs, slot groups, limits (see hold_limits). A claim holds the
--- groups that it takes slots of until its commit, and whoever ends a run frees its slots last, so what is counted under
--- the locks is what they say.
+-- One change of limits at a time, in the usual lock order: jobs, slot groups, limits (see hold_limits). A claim locks the
+-- groups that it takes slots of until its commit, and a transaction that ends a run frees its slots last. So the slots in
+-- use can be counted under the locks.
 -- public: owner
 create function longshore.repair_limit(p_task text, p_key text, out is_done boolean, out said text)
 language plpgsql volatile

@@ -2,8 +2,8 @@
 -- nothing but what is there, so it may be called at any time, for any job, and again. Answers what was done; not is_done: why
 -- nothing can be, or nothing needs to be.
 --
--- Locks as pass_on does, the workflow and then who waits, and reads what it goes by afterwards: whoever ends a parent, or passes the
--- turn, needs the same rows before its commit. Whoever is in the way for longer than a second makes it give up: ask again.
+-- Locks as pass_on does, the workflow and then the jobs that wait, and reads what it relies on afterwards: a transaction that ends a
+-- parent, or passes the turn, needs the same rows before its commit. Gives up after waiting for a lock for a second: call it again.
 -- public: owner
 create function longshore.repair_waiting(p_job uuid, out is_done boolean, out said text)
 language plpgsql volatile
@@ -28,7 +28,7 @@ begin
   said := '';
   select * into v_job from longshore.jobs j where j.id = p_job;
   if v_job.workflow is not null then
-    -- Its key is lost: whoever enqueues into the workflow by it makes a new one. The jobs that are left keep their order.
+    -- Its key is lost: an enqueue with that key makes a new workflow. The jobs that are left keep their order.
     insert into longshore.workflows (id, key, next_seq) overriding system value
     select v_job.workflow, 'recovered ' || v_job.workflow, max(j.workflow_seq) + 1
     from longshore.jobs j where j.workflow = v_job.workflow
@@ -109,7 +109,7 @@ begin
       said := rtrim(said, '; ');
     end if;
   end if;
-  -- The turn that was taken away, or that nobody had, is the first one's.
+  -- The first job gets the turn if it was taken from this job, or if no job had it.
   if v_first <> p_job and v_holder.id is null then
     perform longshore.repair_waiting(v_first);
   end if;

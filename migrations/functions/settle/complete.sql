@@ -1,7 +1,7 @@
 -- End a run successfully inside the transaction that holds the user's writes; its last statement before the commit. Answers
--- `completed` (with the id of its group, if it has one), `lost` (the lease is gone), `cancelled`, or `ended`: this is not the transaction that began, so what the
--- user wrote is not part of it. Only the first has changed anything; the caller rolls back on the others.
--- Whoever began has set `longshore_run.lease` to the lease token, for that transaction only.
+-- `completed` (with the id of its group, if it has one), `lost` (the lease is gone), `cancelled`, or `ended`: this is not the transaction
+-- that began, so it does not hold the user's writes. Only the first has changed anything; the caller rolls back on the others.
+-- At its begin that transaction has set `longshore_run.lease` to the lease token, for itself only.
 -- public: worker
 create function longshore.complete(p_worker int, p_id uuid, p_token bigint, p_result jsonb, p_secret bytea default null)
 returns text
@@ -31,7 +31,7 @@ begin
     return 'cancelled'; /* end not-cancelled */
   end if;
   /* point: job-held */
-  -- From here on others may wait for this transaction: a process that is paused now must not hold them up for longer.
+  -- From here on other transactions may wait for this one: a process that is paused now must not block them for longer.
   perform set_config('idle_in_transaction_session_timeout', '10s', true);
   perform longshore.finish_job(v_job, 'succeeded', p_result);
   if v_job.group_id is not null or v_job.workflow is not null then

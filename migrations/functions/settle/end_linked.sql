@@ -1,6 +1,6 @@
 -- End one job that others may wait for, and whose row the caller has locked; see finish_job and pass_on. Returns what became
--- ready, or null when somebody holds a row that is needed for it: then nothing was changed. Looks before it waits, so that
--- many jobs that are held, or with a dependent that is, do not wait one after another.
+-- ready, or null when another transaction locks a row that it needs: then nothing was changed. Looks before it waits, so
+-- that many jobs that are locked, or whose dependents are, do not wait one after another.
 create function longshore.end_linked(
   p_job longshore.jobs, p_state longshore.job_state, p_result jsonb default null, p_error jsonb default null
 ) returns uuid[]
@@ -10,7 +10,7 @@ set jit = off
 set enable_seqscan = off
 as $$
 begin
-  -- Held: somebody adds a job that runs after this one.
+  -- Locked: another transaction adds a job that runs after this one.
   perform from longshore.jobs j where j.id = p_job.id for update skip locked;
   if not found /* guard: look-first */ or longshore.free_to_end(array[p_job.id]) = '{}' /* end look-first */ then
     return null;

@@ -1,5 +1,5 @@
--- Those of the jobs, whose rows the caller has locked, that can be ended now: nobody holds a dependent of theirs, their
--- workflow, or the next job of it. Locks all of those at once, and waits for nobody.
+-- Of the jobs, whose rows the caller has locked, those that can be ended now: no other transaction locks a dependent of
+-- theirs, their workflow, or the next job of it. Locks all of these without waiting.
 create function longshore.free_to_end(p_ids uuid[]) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

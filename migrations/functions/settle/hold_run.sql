@@ -1,4 +1,4 @@
--- Waits for the transaction that holds the job of this run, and holds the job. `held`: it still runs here; `settled`: this very run has
+-- Waits for the transaction that locks the job of this run, then locks the job. `held`: it still runs here; `settled`: this very run has
 -- ended it; `lost`: the lease is gone.
 -- public: worker
 create function longshore.hold_run(p_worker int, p_id uuid, p_token bigint, p_secret bytea default null) returns text

@@ -2,7 +2,7 @@
 -- caller holds their rows, or gives p_worker: then only jobs that this worker runs and that were not cancelled are moved.
 -- p_state: how they end; a run that was cancelled ends as cancelled. p_results, p_errors: by id, where there are any; without a new
 -- error a job that did not succeed keeps its last one. p_attempts: how many it has used, where its row says otherwise.
--- A row of an earlier life of the same id may be in the history already: then the job ends without one; with p_worker the call
+-- A row of an earlier job with the same id may be in the history already: then the job ends without one; with p_worker the call
 -- fails with unique_violation.
 -- Returns those that were moved (ids ascending, with their lease tokens), the slots they held, with their lanes, and of those that
 -- others may wait for: their ids, workflows and groups.

@@ -1,4 +1,4 @@
--- An older snapshot does not show who has begun to wait meanwhile: whoever ends jobs must read afresh after each lock.
+-- A transaction that ends jobs must read afresh after each lock: an older snapshot does not show jobs that have begun to wait.
 create function longshore.need_read_committed(p_what text) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Tell whoever waits for one of these jobs that it has ended.
+-- Notify the processes that wait for one of these jobs: it has ended.
 create function longshore.notify_job_waiters(p_ids uuid[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -3,8 +3,9 @@
 -- Dependents are counted down, or end by the policy of the edge, and theirs with them; the turn of a workflow goes to the
 -- lowest number left. p_doomed, p_doomed_states: waiting jobs that are to end as well. Returns what became ready.
 --
--- A dependent of a job that has not ended is waiting or gone, and nobody can add one to a job that is locked: so what is found
--- without locks is locked in order and looked at again, until nothing new is found. Waits for locks as long as the caller's lock_timeout says.
+-- A dependent of a job that has not ended is waiting or gone, and no transaction can add one to a locked job. So dependents are
+-- found without locks, locked in order and looked for again, until nothing new is found. Waits for locks as long as the caller's
+-- lock_timeout says.
 -- public: owner
 create function longshore.pass_on(
   p_ids uuid[], p_states longshore.job_state[], p_workflows bigint[] default '{}',
@@ -40,7 +41,7 @@ declare
   v_due_soon boolean := false;
   v_now_ms bigint := floor(extract(epoch from clock_timestamp()) * 1000);
 begin
-  -- Whoever adds jobs has held what it goes by.
+  -- Callers that add jobs give no p_ids: they have locked the rows that they rely on.
   /* guard: read-committed */ perform longshore.need_read_committed('end a job that others may wait for')
   where p_ids <> '{}'; /* end read-committed */
   if p_doomed <> '{}' or exists (select from unnest(p_states) as s(state) where s.state <> 'succeeded') then
@@ -64,7 +65,7 @@ begin
       )
       select coalesce(array_agg(d.id order by d.id), '{}'), coalesce(array_agg(d.state order by d.id), '{}')
       into v_doomed, v_doomed_states
-      -- Whom one edge cancels and another fails has failed.
+      -- A job that one edge cancels and another fails has failed.
       from (select d.id, max(d.state) as state from doomed d group by d.id) d;
       exit when v_doomed = v_held;
       select coalesce(array_agg(j.id order by j.id), '{}') into v_held
@@ -73,7 +74,7 @@ begin
     end loop;
 
     if v_doomed <> '{}' then
-      -- For finding who is to blame.
+      -- To find the job that is to blame.
       select jsonb_object_agg(e.id, 1) into v_causes
       from unnest(p_ids || v_doomed, p_states || v_doomed_states) as e(id, state) where e.state <> 'succeeded';
       select jsonb_object_agg(d.id, jsonb_build_object(
@@ -119,7 +120,7 @@ begin
     end if;
     /* point: workflows-held */
     loop
-      -- Whoever is found may be gone when it is locked: then the turn is the next one's.
+      -- The job that is found may be gone when it is locked: then the next one gets the turn.
       select coalesce(array_agg(n.id order by n.id) filter (where not n.has_turn), '{}') into v_heads
       from longshore.workflows w
       cross join lateral (
@@ -127,7 +128,7 @@ begin
         where j.workflow = w.id /* guard: lowest-first */ order by j.workflow_seq /* end lowest-first */ limit 1
       ) n
       where w.id = any (v_workflows) /* guard: not-halted */ and w.halted_by is null /* end not-halted */;
-      -- Together with the dependents: one that is both is held by nobody who waits for another of these.
+      -- Together with the dependents, in one order: a job may be both, and no transaction locks it while it waits for another of these.
       select coalesce(array_agg(j.id order by j.id) filter (where j.id = any (v_heads)), '{}') into v_next
       from (
         select j.id from longshore.jobs j

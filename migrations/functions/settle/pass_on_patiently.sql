@@ -1,6 +1,6 @@
--- pass_on for who has to get it done, within p_patience. Whoever needs several rows may hold one and wait for the next, which
--- another holds that waits for the first: a child that is cancelled dooms an older child of the same parent. So after a moment it
--- lets go of all that it has locked here, and begins again, long before Postgres takes it for a deadlock and fails one of them.
+-- pass_on for callers that cannot leave a job for later, within p_patience. Two transactions may each lock a row and wait for the
+-- other's: a child that is cancelled dooms an older child of the same parent. So after a moment this one releases all that it has
+-- locked here and begins again, long before Postgres finds a deadlock and fails one of them.
 create function longshore.pass_on_patiently(
   p_ids uuid[], p_states longshore.job_state[], p_workflows bigint[], p_patience interval
 ) returns uuid[]

@@ -1,10 +1,10 @@
 -- End runs. p_ids (ascending) with p_tokens are the jobs that succeeded; p_results maps ids to results where there
 -- are any; p_others lists what ended otherwise: {id, token, outcome: failed | retry | released, error, delayMs}.
--- Each write is fenced by (worker, lease token). Waits for nobody longer than its lock_timeout. Returns only what was
--- not settled: `busy` (somebody holds the row: try again, alone) and `lost` (the lease is gone: nothing was changed);
--- and, as `held`, the slots that the ended runs held, for the caller to free or to use again; as `ready`, what may run at
--- once because of it; as `group`, groups that may be at their end: see close_groups. A job that somebody cancelled meanwhile
--- ends as cancelled, whatever its outcome.
+-- Each write is fenced by (worker, lease token). Waits for a lock no longer than its lock_timeout. Returns only what was
+-- not settled: `busy` (another transaction locks the row: try again, alone) and `lost` (the lease is gone: nothing was
+-- changed); and, as `held`, the slots of the ended runs, for the caller to free or to use again; as `ready`, jobs that may
+-- run now because of it; as `group`, groups that may have ended: see close_groups. A job that was cancelled meanwhile ends
+-- as cancelled, whatever its outcome.
 create function longshore.settle(
   p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb, p_others jsonb
 ) returns table (id uuid, answer text, lane int, slot smallint, key_slot smallint)

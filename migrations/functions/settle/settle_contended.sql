@@ -1,6 +1,6 @@
 -- Settle successes of which some are locked, gone, cancelled or claimed anew. Locks what it can in a statement of its
--- own, keeps the exact (id, lease token) pairs, and answers for the others. Jobs whose dependents or workflow somebody holds
--- are left for later: they must not hold up the rest.
+-- own, keeps the exact (id, lease token) pairs, and answers for the others. Jobs whose dependents or workflow are locked
+-- are left for later: they must not delay the rest.
 create function longshore.settle_contended(p_worker int, p_ids uuid[], p_tokens bigint[], p_results jsonb)
 returns table (id uuid, answer text, lane int, slot smallint, key_slot smallint)
 language plpgsql volatile
@@ -54,7 +54,7 @@ begin
     return;
   end if;
 
-  -- In one go, however many wait for the same job: ended one by one, each would find all earlier versions of its row.
+  -- Together, however many have the same dependent: ended one by one, each would find all earlier versions of its row.
   begin
     v_free := longshore.free_to_end(v_linked);
     return query
@@ -72,10 +72,10 @@ begin
     union all
     select g.id, 'group', null, null, null from longshore.nearly_ended(v_ended.groups) as g(id);
   exception when lock_not_available then
-    -- The next of a workflow is held.
+    -- The next job of a workflow is locked.
     v_linked := v_free;
   end;
-  -- What was cancelled, and whatever else must be looked at by itself.
+  -- Cancelled jobs, and others that must be looked at one by one.
   for v_job in
     select j.* from longshore.jobs j
     where j.id = any (v_settled) and (j.is_cancelled or j.id = any (v_linked)) order by j.id

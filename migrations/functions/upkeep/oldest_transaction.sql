@@ -1,5 +1,5 @@
--- Since when the oldest transaction is open of those that keep what others delete; whoever has only begun does not. As the owner:
--- others are not told of the transactions of other users.
+-- The start of the oldest transaction that keeps dead rows from being removed; one that has only begun does not. As the owner:
+-- other roles may not see the transactions of other users.
 -- public: relay, reader
 create function longshore.oldest_transaction() returns timestamptz
 language sql stable

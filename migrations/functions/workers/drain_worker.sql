@@ -10,7 +10,7 @@ begin
     raise exception 'longshore: drain_worker needs true (take no more jobs) or false (take them again), got null'
       using errcode = 'invalid_parameter_value';
   end if;
-  -- Whoever takes no more must not be rung for others.
+  -- A worker that takes no more jobs must not be rung in place of another.
   update longshore.workers w
   set drained_at = case when p_is_drained then coalesce(w.drained_at, clock_timestamp()) end,
     listening = w.listening and not p_is_drained

@@ -1,5 +1,5 @@
--- Break off the claims of a worker that is taken for dead whose answers nobody reads. A claim by another user, whose backend
--- may not be ended, is left alone.
+-- Break off the claims of a worker that is taken for dead and does not read their answers. A claim by another user, whose
+-- backend may not be ended, is left alone.
 create function longshore.end_claims(p_worker int) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,6 +1,6 @@
--- The advisory locks of this installation that a session holds or waits for, as far as they stop others: a worker's, taken alone, stops
--- its claims, and taken at all, the rescue of one that is dead; `limits` stops new workers and keys; `lanes` stops new kinds of
--- jobs. Longshore itself takes them for moments. As the owner, who may be told since when a session of another user is at it.
+-- The advisory locks of this installation that a session holds or waits for, as far as they stop others. A worker's lock, taken
+-- exclusively, stops its claims; taken at all, it stops the rescue of a dead worker. `limits` stops new workers and keys; `lanes` stops
+-- new lanes. Longshore itself takes them for moments. As the owner, who may see since when a session of another user has them.
 -- public: worker, relay, reader
 create function longshore.locks_held() returns table (
   lock text, worker_id int, stops text, pid int, transaction text, login name, application text, since timestamptz

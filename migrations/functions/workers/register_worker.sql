@@ -11,7 +11,7 @@ declare
   v_id int;
 begin
   perform longshore.check_properties(array(select jsonb_object_keys(p_properties)));
-  -- Not while a limit is being set: whoever sets one stops the claims of the workers it sees.
+  -- Not while another transaction sets a limit: it stops the claims of the workers that it sees.
   /* guard: limits-lock */ perform pg_advisory_xact_lock_shared(hashtext('longshore.limits'), 0); /* end limits-lock */
   insert into longshore.workers (name, queues, tasks, tags, properties, constraint_tags, lease_ms, secret, drained_at, expires_at)
   values (p_name, p_queues, p_tasks, p_tags, p_properties, p_constraint_tags, p_lease_ms,

@@ -1,8 +1,8 @@
--- Take back what dead workers ran: those whose lease has run out while the caller has led for at least that long, as it says and as its row says (after an
--- outage of Postgres everybody's lease has run out, and everybody gets the time to beat again). At most p_limit jobs.
+-- Take back the jobs of dead workers, at most p_limit. A worker is dead when its lease has run out and the caller has led for at least
+-- the length of that lease, as it says and as its row says: after an outage of Postgres every lease has run out, and workers get the
+-- time to beat again.
 -- A rescue is no failed attempt; a job with more than its task's max_rescues fails as poison, and one that was being
--- cancelled is cancelled. Does not wait for jobs that somebody holds: they are left for the next time, and so is the worker's
--- row.
+-- cancelled is cancelled. Does not wait for locked jobs: they are left for the next call, and so is the worker's row.
 -- public: worker, relay
 create function longshore.rescue(
   p_leading_ms bigint, p_limit int, p_holder text default null, p_secret bytea default null
@@ -41,8 +41,8 @@ begin
       /* point: before-lock */
       perform pg_advisory_xact_lock(hashtext('longshore.worker'), v_worker.id);
     exception when lock_not_available then
-      -- Whoever does not read the answer to its claim (it is paused, or cut off) keeps the transaction open, and with it
-      -- the jobs and their slots, for as long as the answer is larger than what the network holds.
+      -- A worker that does not read the answer to its claim (it is paused, or cut off) keeps the transaction open, and with
+      -- it the jobs and their slots, if the answer is larger than what the network buffers.
       perform longshore.end_claims(v_worker.id);
       continue;
     end;
@@ -75,7 +75,7 @@ begin
       /* guard: poison */ v_job.rescues > v_max_rescues /* end poison */
     then
       v_job.rescues := v_job.rescues - 1;
-      -- Not to be had: somebody holds it, or what waits for it.
+      -- Another transaction locks the job or one that waits for it.
       continue when longshore.end_linked(
         v_job, case when v_job.is_cancelled then 'cancelled' else 'failed' end::longshore.job_state, null,
         case when not v_job.is_cancelled then jsonb_build_object('code', 'POISONED', 'message', format(

@@ -1,5 +1,5 @@
 -- A worker leaves. Its row goes, unless jobs still run under it: then it stays until its lease runs out, and they are
--- rescued. Rescue finds jobs by the rows of their workers; what runs under nobody would run for ever.
+-- rescued. Rescue finds jobs by the rows of their workers: a job without one would run for ever.
 -- public: worker
 create function longshore.unregister_worker(p_worker int, p_secret bytea default null) returns boolean
 language plpgsql volatile
