@@ -49,7 +49,7 @@ export async function startContainer(plan: ContainerPlan, env: Environment): Pro
   )
 }
 
-/** Asks the engine for a sign of life: a client library would wait long for a socket that nobody serves. */
+/** Asks the engine for a sign of life: a client library would wait long for a socket without a server. */
 async function probeDocker(env: Environment): Promise<void> {
   const failures: string[] = []
   for (const place of dockerPlaces(env)) {

@@ -84,7 +84,7 @@ export function openGuardian(): Guardian {
     return id
   }
 
-  /** Only if somebody killed the guardian itself: the parent then does its work, as well as it can. */
+  /** Only if the guardian itself was killed: the parent then does its work, as well as it can. */
   async function endWithoutGuardian(): Promise<void> {
     for (const { pid } of running) killQuietly(pid)
     for (const folder of folders) {

@@ -1,9 +1,9 @@
-/** The verb *await*: says that somebody waits for jobs to end, so that settle tells them. */
+/** The verb *await*: notes that this process waits for jobs to end, so that settle notifies it. */
 import type { Queryable } from '../job/queryable.ts'
 import { explainRefusal } from './refused.ts'
 import { inSchema } from './schema-name.ts'
 
-/** How much longer than the wait itself a row is kept, should nobody remove it. */
+/** How much longer than the wait itself a row is kept if it is not removed. */
 const GRACE_MS = 60_000
 
 /** `wantsLogs`: and whenever there is more of their logs. */

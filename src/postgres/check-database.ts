@@ -9,14 +9,14 @@ import { stepsLeft } from './steps-left.ts'
 import { explainUnavailable } from './unavailable.ts'
 
 /**
- * Refuses a server that is too old or set so that longshore cannot work, and a schema that is missing, outdated or newer, naming the
- * setting or the command to run. `verb`: a function
- * that whoever starts cannot do without; a user that may not call it is refused here, and not by each call later on.
+ * Refuses a server that is too old or set so that longshore cannot work, and a schema that is missing, outdated or newer,
+ * naming the setting or the command to run. `verb`: a function that the process needs; a user that may not call it is
+ * refused here, and not by each call later on.
  */
 export async function checkDatabase(client: Queryable, schema: string, verb?: string): Promise<void> {
   await checkServerVersion(client).catch(explainUnavailable)
   await checkSession(client, { writes: verb !== undefined })
-  // Whoever may not even look has none of the roles.
+  // A user that may not even look has none of the roles.
   const left = await stepsLeft(client, schema).catch(error => explainDenied(error, `"${schema}".migrations`))
   const flag = schemaFlag(schema)
   if (left.isMissing) {

@@ -9,7 +9,7 @@ import { inSchema } from './schema-name.ts'
 import type { WorkerKey } from './secret.ts'
 
 /**
- * `lost`: the lease is gone; `cancelled`: somebody cancelled the job; `ended`: the work has ended the transaction itself, so
+ * `lost`: the lease is gone; `cancelled`: the job was cancelled; `ended`: the work has ended the transaction itself, so
  * its writes cannot be tied to the job any more. None of them has settled it.
  */
 export type Completion = 'completed' | 'lost' | 'cancelled' | 'ended'
@@ -21,7 +21,7 @@ export interface Completed {
 }
 
 const LOCK_TIMEOUT = '10s'
-/** Gone with the transaction: whoever finds another value is in another one. */
+/** Gone with the transaction: another value means another transaction. */
 const BEGIN_RUN = "select set_config('longshore_run.lease', $1, true)"
 const COMPLETE = 'select longshore.complete($1, $2, $3, $4, $5) as answer'
 const HOLD_RUN = 'select longshore.hold_run($1, $2, $3, $4) as answer'

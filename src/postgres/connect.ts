@@ -75,7 +75,7 @@ function checkConnectionString(connectionString: string): void {
 class PooledClient extends pg.Client {
   constructor(config?: pg.ClientConfig) {
     super({ ...config, connectionTimeoutMillis: CONNECT_TIMEOUT_MS })
-    // Between a connect and its first use nobody listens, and an 'error' that nobody hears ends the process. Whoever uses
+    // Between a connect and its first use there is no listener, and an 'error' without one ends the process. The user of
     // the connection is told by its statement.
     this.on('error', () => undefined)
   }
@@ -99,7 +99,7 @@ async function queryTexts(
   return rows as (string | null)[][]
 }
 
-/** As `queryTexts`, also where the connection is somebody else's: inside their transaction nothing is prepared. */
+/** As `queryTexts`, also on a connection of the user: inside the user's transaction nothing is prepared. */
 export const textsOf = async (
   db: Queryable | TextQueryable,
   text: string,
@@ -148,7 +148,7 @@ export function openPool(
     onConnect: client => pinSession(client, isLent),
   })
   pool.on('error', onError)
-  // The driver forgets whoever waits for a connection when its pool ends: they would wait for ever.
+  // The driver forgets callers that wait for a connection when its pool ends: they would wait for ever.
   const waiting = new Set<(error: Error) => void>()
   const connect = () =>
     new Promise<pg.PoolClient>((resolve, reject) => {
@@ -205,7 +205,7 @@ export function openPool(
           }),
         )
         const { command } = await client.query('commit')
-        // Postgres calls it no error: a statement that nobody waited for has failed meanwhile.
+        // Postgres calls it no error: a statement that was not awaited has failed meanwhile.
         if (command !== 'COMMIT')
           throw new Error('the transaction was rolled back, since a statement in it failed: wait for each')
         return result

@@ -195,7 +195,7 @@ function workerReasons(facts: NotStarted & { task: string }): Reason[] {
   ].filter(({ count }) => count < serving)
   const unmet = wanted.filter(({ count }) => count === 0)
   const named = (some: typeof wanted) => some.map(({ what }) => what).join(' and ')
-  // Where each thing is to be had of some worker, it is having them together that nobody does.
+  // Where some worker has each of them, no worker has all of them.
   const missing = unmet.length > 0 ? named(unmet) : `${named(wanted)} at once`
   const has = [
     ...(closest.hasQueue || having.queue === 0 ? [] : [`no queue ${queue}`]),

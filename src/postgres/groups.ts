@@ -20,7 +20,7 @@ export interface AddedTo {
   isNew: boolean
 }
 
-/** `known`: somebody has made the group (a new one) before; `again`: that was an earlier try. Neither has changed anything. */
+/** `known`: the new group exists, made by another caller; `again`: made by an earlier try. Neither changed anything. */
 export type AddAnswer = 'added' | 'again' | 'known'
 
 /**

@@ -197,7 +197,7 @@ function passwordFrom(tell, limitMs) {
   }
 }
 
-/** Breaks off rather than ends: nobody waits for a server that may not answer. */
+/** Does not wait for the end: the server may not answer. */
 function drop(client) {
   client?.end().catch(() => undefined) // it may never have been open
 }

@@ -39,13 +39,13 @@ export interface HeartbeatOptions {
   onPooled: () => void
   /** A beat each third of it. */
   leaseMs: number
-  /** Beats stop while the main thread has not run for this long: whoever is stuck for good must lose its jobs. */
+  /** Beats stop while the main thread has not run for this long: a worker that is stuck for good must lose its jobs. */
   stallMs: number
   /** The life is over: its jobs are being or have been rescued. Told once; there are no more beats. */
   onDead: () => void
-  /** Somebody cancelled jobs that this worker runs. Told at each beat while there are any. */
+  /** Jobs that this worker runs were cancelled. Told at each beat while there are any. */
   onCancelled: () => void
-  /** Somebody has drained this worker, or lets it take jobs again. */
+  /** This worker was drained, or may take jobs again. */
   onDrained: () => void
   /** Read about once a second, and stored with each beat. */
   figures: () => Figures
@@ -223,7 +223,7 @@ function promiseOfBegin() {
     resolve = yes
     reject = no
   })
-  promise.catch(() => undefined) // whoever waits is told; perhaps nobody does yet
+  promise.catch(() => undefined) // the callers that wait are told; perhaps there are none yet
   const giveUp = () =>
     reject(
       new LongshoreError('STORE_UNAVAILABLE', `no beat was answered in ${BEGIN_MS} ms: ${reason?.message}`, {

@@ -16,7 +16,7 @@ export interface Listener extends Queryable {
   close(): Promise<void>
 }
 
-/** What to tell somebody whose notifications may go astray. */
+/** The warning where notifications may not arrive. */
 export const POOLED =
   'Postgres is reached through a pooler: in transaction mode notifications do not come through, and jobs, cancels and results are found by polling. Name Postgres itself for listening, with DATABASE_LISTEN_URL or `listen`'
 
@@ -109,7 +109,7 @@ export async function openListener(options: {
     // One after another: the driver takes one statement at a time.
     query(text, values) {
       const next = last.then(() => query(text, values))
-      last = next.catch(() => undefined) // whoever asked is told
+      last = next.catch(() => undefined) // the caller is told
       return next
     },
     async close() {

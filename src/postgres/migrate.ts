@@ -33,13 +33,13 @@ export interface MigrateOptions {
   /** Change nothing; only report the steps that are left. Default false. */
   dryRun?: boolean
   /**
-   * How long to try again a step whose tables somebody's open transaction holds. Each try waits a second for them at most, so that
-   * nobody waits behind it for longer. Default `'2m'`.
+   * How long to try again a step whose tables another open transaction locks. Each try waits a second for them at most, so
+   * that other transactions do not wait behind it for longer. Default `'2m'`.
    */
   patience?: Duration
   /** Told each step as it is done (or would be done). */
   onStep?: (step: MigrationStep) => void
-  /** Told what is left to be done by somebody with more rights. */
+  /** Told what is left to be done by a user with more rights. */
   onNotice?: (message: string) => void
 }
 

@@ -34,7 +34,7 @@ export interface Question {
   invariant: number
   /** What it goes through; without it, it is asked once for the whole. */
   over?: PagedTable
-  /** `audit`: needs to know what was enqueued. `live`: is about duties that somebody must be doing. Default: both. */
+  /** `audit`: needs to know what was enqueued. `live`: is about duties of the upkeep and the relay. Default: both. */
   only?: 'audit' | 'live'
   /** Rows of (problem text, job_id uuid), and the subject of its repair where that is not the job. */
   sql: string
@@ -52,7 +52,7 @@ const RESTORE =
 
 export const QUESTIONS: readonly Question[] = [
   {
-    // Every acknowledged enqueue ends in a terminal state once the system drains; no job runs that nobody enqueued.
+    // Every acknowledged enqueue ends in a terminal state once the system drains; no job runs that was not enqueued.
     invariant: 1,
     only: 'audit',
     values: options => [options.enqueued ?? null, options.isDrained ?? false],
@@ -71,7 +71,7 @@ export const QUESTIONS: readonly Question[] = [
       select 'nothing is left to do, and it is ' || state, id from longshore.jobs where $2::boolean`,
   },
   {
-    // What is due is made ready by whoever does the upkeep.
+    // The leader makes due jobs ready.
     invariant: 1,
     over: 'jobs',
     only: 'live',
@@ -225,7 +225,7 @@ export const QUESTIONS: readonly Question[] = [
       where j.state = 'running' and case when k.key = '' then j.slot is null else j.key_slot is null end`,
   },
   {
-    // A limit that is closed has no room: somebody would have to free a slot to open it, and nobody would.
+    // A closed limit has no room: only a run that frees a slot opens it, and there may be none that does.
     invariant: 5,
     repair: 'limit',
     sql: `
@@ -238,7 +238,7 @@ export const QUESTIONS: readonly Question[] = [
   },
   {
     // A lane with a key that has ready jobs is known to claims, by a score that is not worse than its best job's: open,
-    // or closed by a limit of its own that somebody will open.
+    // or closed by a limit of its own that will open again.
     invariant: 5,
     over: 'lanes',
     repair: 'head',
@@ -442,7 +442,7 @@ export const QUESTIONS: readonly Question[] = [
   },
   ...(['jobs', 'finished_jobs'] as const).map(
     (over): Question => ({
-      // Whoever cancels a group holds its jobs, and says so afterwards: what runs then has started before.
+      // A cancel of a group locks its jobs and then writes its time: jobs that run then have started before.
       invariant: 8,
       over,
       advice:
@@ -510,8 +510,8 @@ export const QUESTIONS: readonly Question[] = [
   ),
 ]
 
-/** Of rows that are edges (parent, job_id), one for each job of a circle: what is left when whoever waits for nobody, or has
- * nobody waiting for it, is taken away again and again. */
+/** Of rows that are edges (parent, job_id), one for each job of a circle: what is left when jobs without parents, or
+ * without children, are taken away again and again. */
 function inCircles(edges: Row[]): Row[] {
   const left = withoutEnds(withoutEnds(edges, 'parent', 'job_id'), 'job_id', 'parent')
   return [...new Map(left.map(edge => [edge['job_id'], edge])).values()]

@@ -1,4 +1,4 @@
-/** What is no violation and yet worth a word: tables that are not tidied up, transactions that keep them so, nobody at the upkeep. */
+/** Warnings that are no violations: tables with dead rows, transactions that keep those, an upkeep without a leader. */
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
 import { asText } from './times.ts'
@@ -8,7 +8,7 @@ export interface TableSize {
   /** With its indexes. */
   bytes: number
   liveRows: number
-  /** Rows that are gone, and whose room nobody has freed. By Postgres's own estimate, some moments old. */
+  /** Rows that are gone, and whose room is not free yet. By Postgres's own estimate, some moments old. */
   deadRows: number
 }
 

@@ -102,7 +102,7 @@ export interface Overview {
     shown: GroupOverview[]
   }
   upkeep: {
-    /** Who does it; null: nobody. */
+    /** The process that does it; null: none. */
     leader: string | null
     /** Relays take it from workers. */
     rank: (typeof RANKS)[number]
@@ -111,11 +111,11 @@ export interface Overview {
   /** Changes that Redis does not know of yet. */
   outbox: { rows: Count; oldestMs: number }
   /**
-   * For how long the oldest transaction of the database has been open: what is deleted meanwhile takes room until it ends, and slows
-   * down whoever reads past it. Of other users only where this one may see what they do (`pg_monitor`).
+   * For how long the oldest transaction of the database has been open: rows that are deleted meanwhile take room until it
+   * ends, and slow down queries. Of other users only where this one may see what they do (`pg_monitor`).
    */
   oldestTransactionMs: number
-  /** Rows of jobs that are gone and whose room nobody has freed, by Postgres's own estimate. */
+  /** Rows of jobs that are gone and whose room is not free yet, by Postgres's own estimate. */
   deadRows: number
   /** Jobs since the statistics of Postgres began, or were reset: a counter that may fall, by about a second late. */
   totals: { enqueued: number; ended: number }

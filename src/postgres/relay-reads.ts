@@ -19,7 +19,7 @@ export interface OutboxRead {
   /** Lanes whose limits were set or removed. */
   changedLanes: number[]
   deadWorkers: number[]
-  /** Workers have begun: they may serve queues that nobody knew. */
+  /** Workers have begun: they may serve queues that the relay does not know yet. */
   hasNewWorkers: boolean
 }
 
@@ -207,7 +207,7 @@ export async function readRelayed(
   return rows[0] as { generation: string; seq: number } | undefined
 }
 
-/** A new generation of a queue is about to begin: see noteBuilt. False: somebody else leads. */
+/** A new generation of a queue is about to begin: see noteBuilt. False: another process leads. */
 export async function noteGeneration(
   db: Queryable,
   schema: string,
@@ -222,7 +222,7 @@ export async function noteGeneration(
   return rows[0]?.['is_noted'] === true
 }
 
-/** All lanes have been read in by this step: whoever leads next may go on with it. Not if somebody else leads by now. */
+/** All lanes have been read in by this step: the next leader may go on with it. Does nothing if another leads by now. */
 export async function noteBuilt(
   db: Queryable,
   schema: string,
@@ -239,7 +239,7 @@ export async function noteBuilt(
   ])
 }
 
-/** Redis has seen a later epoch than Postgres knows: go above both. Null: somebody else leads. */
+/** Redis has seen a later epoch than Postgres knows: go above both. Null: another process leads. */
 export async function raiseEpoch(
   db: Queryable,
   schema: string,

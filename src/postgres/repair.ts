@@ -39,7 +39,7 @@ const REPAIRS: Readonly<Record<RepairKind | 'redis', string>> = {
     from longshore.pass_on('{}', '{}', array[$1::bigint])`,
 }
 
-/** Where somebody is in the way, it is tried again so often. */
+/** So many tries where another transaction blocks the repair. */
 const TRIES = 3
 const BETWEEN_MS = 200
 

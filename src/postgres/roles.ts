@@ -110,7 +110,7 @@ const createRole = (name: string, deployment: string | undefined) => `do $$ begi
 exception when duplicate_object or unique_violation then null;
 end $$`
 
-/** To end a claim whose answer nobody reads, `rescue` must see and end connections of other users, see end_claims.sql. */
+/** To end a claim whose answer is not read, `rescue` must see and end connections of other users, see end_claims.sql. */
 const joinOwner = (prefix: string) => `do $$ begin
   if not pg_has_role('${prefix}_owner', 'usage') then
     execute format('grant ${quoted(prefix, 'owner')} to %I', current_user);
@@ -122,7 +122,7 @@ const joinOwner = (prefix: string) => `do $$ begin
   end;
 end $$`
 
-/** Everything in the schema that is not the owner role's. Default partitions first: then nobody makes further partitions. */
+/** Everything in the schema that is not the owner role's. Default partitions first: then no more partitions are made. */
 async function handOver(client: Queryable, schema: string, prefix: string): Promise<string[]> {
   const { rows } = await client.query(
     `select kind, name from (
@@ -216,7 +216,7 @@ async function hasAllRoles(client: Queryable, prefix: string): Promise<boolean> 
   return rows[0]?.['found'] === ROLES.length
 }
 
-/** For the rest of this transaction: whatever is made belongs to the owner role, not to whoever migrates. */
+/** For the rest of this transaction: what is made belongs to the owner role, not to the user that migrates. */
 export async function actAsOwner(client: Queryable, schema: string): Promise<void> {
   const roles = await readRoles(client, schema)
   if (!roles) return
@@ -229,7 +229,7 @@ export async function actAsOwner(client: Queryable, schema: string): Promise<voi
   await client.query(`set local role "${owner}"`)
 }
 
-/** Whoever migrates must be able to act as the owner of the schema. */
+/** The user that migrates must be able to act as the owner of the schema. */
 export async function explainNotOwner(error: unknown, client: Queryable, schema: string): Promise<never> {
   if ((error as { code?: unknown }).code !== '42501') throw error
   const { rows } = await client.query(

@@ -16,9 +16,9 @@ interface Setting {
 }
 
 const SETTINGS: readonly Setting[] = [
-  // Whoever waits for a lock must then read what is true by now, or jobs that wait for others are missed.
+  // A statement that has waited for a lock must read the newest rows, or jobs that wait for others are missed.
   { name: 'default_transaction_isolation', value: 'read committed' },
-  // Calls take milliseconds, and up to ten seconds where they wait for somebody's lock.
+  // Calls take milliseconds, and up to ten seconds where they wait for a lock.
   { name: 'statement_timeout', value: 10_000 },
   { name: 'transaction_timeout', value: 10_000 },
   { name: 'lock_timeout', value: 1000 },
@@ -34,7 +34,7 @@ const SEARCH_PATH: Setting = { name: 'search_path', value: 'pg_catalog' }
 
 /**
  * One statement, with the process that the server introduced itself as: behind a pooler that is another one, and nothing is
- * set, since the next one to use that session may be somebody else.
+ * set, since another client may be the next to use that session.
  */
 const pinning = (settings: readonly Setting[]) => `
   select pg_catalog.set_config(p.name, p.value, false)

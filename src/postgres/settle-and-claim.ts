@@ -51,7 +51,7 @@ export interface ClaimedTrace {
 
 export interface Exchange {
   claimed: ClaimedJob[]
-  /** Somebody held these rows just now: settle them again. */
+  /** Another transaction locked these rows just now: settle them again. */
   busy: Set<string>
   /** The lease was gone: nothing was changed, and nothing can be. */
   lost: Set<string>

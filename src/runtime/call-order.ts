@@ -1,4 +1,4 @@
-/** Owns the order of calls that have to be prepared first: whatever that takes, those with one key go on as they were made. */
+/** Owns the order of calls that have to be prepared first: however long that takes, calls with one key keep their order. */
 
 export type InCallOrder = <T, R>(key: string, preparing: Promise<T>, goOn: (prepared: T) => R) => Promise<R>
 
@@ -9,7 +9,7 @@ export function createCallOrder(): InCallOrder {
     const before = last.get(key)
     // In a box: what goes on is not waited for by the next.
     const going = Promise.allSettled([before, preparing]).then(async () => ({ on: goOn(await preparing) }))
-    const gone = going.catch(() => undefined) // whoever called is told
+    const gone = going.catch(() => undefined) // the caller is told
     last.set(key, gone)
     gone.then(() => {
       if (last.get(key) === gone) last.delete(key)

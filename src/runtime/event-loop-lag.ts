@@ -1,10 +1,10 @@
-/** Owns how late the event loop runs what is due: a handler that computes for long makes everybody else wait. */
+/** Owns how late the event loop runs what is due: a handler that computes for long makes all others wait. */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
 export interface LagGauge {
   /** The longest delay since the last call but one, in milliseconds. */
   read(): number
-  /** The longest that `read` has told in the last 15 to 30 seconds: whoever looks now and then misses none. */
+  /** The longest that `read` has told in the last 15 to 30 seconds, for callers that look only now and then. */
   peak(): number
   stop(): void
 }

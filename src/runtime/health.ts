@@ -8,7 +8,7 @@ export interface Health {
   readonly state: string
   /** `up`, `away: …` with the reason, or `not asked` before it has started. */
   readonly postgres: string
-  /** The same, or `not used`. Away, it does not make anybody unready. */
+  /** The same, or `not used`. A process is ready without it. */
   readonly redis: string
   /** `free`, or `held: …`: a session in Postgres stops others with a lock. */
   readonly locks: string
@@ -21,8 +21,8 @@ const LIMIT_MS = 2000
 const LONGEST_REASON = 300
 
 /**
- * However many ask, one question is under way: a store that does not answer must not be left with a heap of them. Whoever asks waits
- * for at most two seconds.
+ * However many callers ask, one question is under way: they must not pile up at a store that does not answer. A caller
+ * waits for at most two seconds.
  */
 export function createProbe(ask: () => Promise<unknown>): Probe {
   let underWay: Promise<string | undefined> | undefined

@@ -27,7 +27,7 @@ export function systemShare(root: string, groups = controlGroups(root)): number 
     const limit = amountIn(join(group.folder, group.limit))
     if (limit === undefined || limit >= NO_LIMIT) continue
     const used = amountIn(join(group.folder, group.used)) ?? 0
-    // The system takes the files that it keeps in memory back before anybody runs out.
+    // The system frees its file cache before memory runs out.
     const files = fieldIn(join(group.folder, 'memory.stat'), group.files) ?? 0
     share = Math.max(share ?? 0, (used - files) / limit)
   }

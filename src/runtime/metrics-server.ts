@@ -1,6 +1,6 @@
 /**
- * Owns the HTTP endpoint of a worker or relay: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever starts and stops
- * processes. On loopback unless told otherwise. Whoever is slow, or says too much, is cut off.
+ * Owns the HTTP endpoint of a worker or relay: `/metrics` for Prometheus, `/healthz` and `/readyz` for the orchestrator.
+ * On loopback unless told otherwise. Clients that are slow, or send too much, are cut off.
  */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage } from 'node:http'
@@ -100,7 +100,7 @@ async function answer(
   if (request.method !== 'GET' && request.method !== 'HEAD') {
     return { ...inText(405, 'use GET or HEAD\n'), headers: { allow: 'GET, HEAD' } }
   }
-  // What is wrong may hold anything: it is not for whoever asks.
+  // The error may contain anything, so the client does not get it.
   return page().catch(() => inText(500, 'this could not be found out\n'))
 }
 
@@ -112,7 +112,7 @@ const inJson = (status: number, body: object): Answer => ({
   body: `${JSON.stringify(body)}\n`,
 })
 
-/** Whoever asks while an answer is being found gets that one. */
+/** Requests that come while an answer is being found get that one. */
 function shared<T>(find: () => Promise<T>): () => Promise<T> {
   let underWay: Promise<T> | undefined
   return () => {

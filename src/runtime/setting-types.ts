@@ -110,7 +110,7 @@ export function urls(...schemes: string[]): SettingType<string> {
     rule: `must start with ${schemes.map(scheme => `${scheme}://`).join(' or ')}`,
     fromText: asItIs,
     show: withoutCredentials,
-    // Nobody knows what a wrong one holds, or where in it a password is.
+    // A wrong one may hold anything, and a password anywhere.
     showWrong: value =>
       typeof value === 'string'
         ? (/^\w+:\/\//.exec(value)?.[0].concat('…') ?? 'a text without that')

@@ -1,7 +1,7 @@
 /**
- * Owns OpenTelemetry: the spans of enqueues and runs, and the form in which a trace travels with its job. Nobody else knows the
- * package. It is optional: where it is not installed, or nobody has registered a tracer provider, there are no spans, nothing is
- * stored, and a call costs a look at two variables.
+ * Owns OpenTelemetry: the spans of enqueues and runs, and the form in which a trace travels with its job. No other file
+ * knows the package. It is optional: where it is not installed, or no tracer provider is registered, there are no spans,
+ * nothing is stored, and a call costs a look at two variables.
  */
 import type * as OpenTelemetry from '@opentelemetry/api'
 import type { StoredError } from '../job/job.ts'
@@ -23,12 +23,12 @@ export function loadTracing(): Promise<void> {
   return loading
 }
 
-/** Whether somebody has registered a tracer provider. That may happen, and end, at any time. */
+/** Whether a tracer provider is registered. That may begin, and end, at any time. */
 export const isTracing = (): boolean => api !== undefined && findTracer(api) !== undefined
 
 function findTracer({ trace }: Api): OpenTelemetry.Tracer | undefined {
   const provider = trace.getTracerProvider()
-  // Until somebody registers one there is a stand-in, whose spans would be made for nothing.
+  // Until one is registered there is a stand-in, whose spans would be made for nothing.
   if (isStandIn(provider)) return provider.getDelegateTracer('longshore')
   return provider.getTracer('longshore')
 }
@@ -47,7 +47,7 @@ export interface Sent {
   groupId?: string
 }
 
-/** Call `send` inside a span, with what is to be stored with the jobs; without a span, and with undefined, where nobody traces. */
+/** Call `send` inside a span, with what is to be stored with the jobs; without tracing, with undefined and no span. */
 export function traceEnqueue<T>(send: (trace: string | undefined) => Promise<T>, sent: Sent): Promise<T> {
   const tracer = api && findTracer(api)
   if (!api || !tracer) return send(undefined)
@@ -110,7 +110,7 @@ export interface RunSpan {
   end(outcome: string, error?: StoredError): void
 }
 
-/** Makes the span of the wait for a worker, which is over, and begins that of the run. Undefined where nobody traces any more. */
+/** Makes the span of the wait for a worker, which is over, and begins that of the run. Undefined if tracing has ended. */
 export function traceRun(claimed: Claimed): RunSpan | undefined {
   const found = api
   const tracer = found && findTracer(found)
@@ -195,8 +195,8 @@ const MOST_STATE = 512
 const STORED = /^(link )?00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?: (.+))?$/
 
 /**
- * `[link ]traceparent[ tracestate]`. A job that was enqueued alone continues the trace of its enqueue. Jobs of one call begin a trace
- * each, with a link to it, as OpenTelemetry advises for batches: nobody can read a trace with ten thousand runs.
+ * `[link ]traceparent[ tracestate]`. A job that was enqueued alone continues the trace of its enqueue. Jobs of one call
+ * begin a trace each, with a link to it, as OpenTelemetry advises for batches: a trace with ten thousand runs is unreadable.
  */
 function toStoredTrace(context: OpenTelemetry.SpanContext, isLink: boolean): string {
   const flags = context.traceFlags.toString(16).padStart(2, '0')

@@ -1,7 +1,8 @@
 /**
  * Owns how an idle worker in direct mode learns of new jobs. Two ways, chosen by the rate of jobs:
- * *flowing*: it looks every 2 ms, and nobody has to notify it, so a busy system commits without NOTIFY;
- * *listening*: it says so in its row, and whoever makes a job ready rings. The poll interval is only the fall-back.
+ * *flowing*: it looks every 2 ms without being notified, so a busy system commits without NOTIFY;
+ * *listening*: it says so in its row, and a transaction that makes a job ready rings. The poll interval is only the
+ * fall-back.
  */
 export interface WakeUp {
   /** Nothing is under way and a permit is free. */

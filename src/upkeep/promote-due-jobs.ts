@@ -39,7 +39,7 @@ export function createDueJobs(options: {
     )
     const { promoted, next_due_ms: given } = rows[0] as { promoted: number; next_due_ms: string | null }
     if (promoted === BATCH) return 0
-    // A due job that was not moved is locked by somebody: do not spin on it.
+    // A due job that was not moved is locked by another transaction: do not spin on it.
     const leastMs = promoted === 0 ? LOCKED_MS : 0
     if (given === null) return LOOK_MS
     const next = Number(given)

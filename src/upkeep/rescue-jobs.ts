@@ -7,7 +7,7 @@ import type { Logger } from '../runtime/logger.ts'
 /** Jobs in one transaction. */
 const BATCH = 1000
 
-/** `leadingMs`: how long this process has led without a gap; nobody is declared dead whose lease is longer. */
+/** `leadingMs`: how long this process has led without a gap; workers with a longer lease are not declared dead. */
 export async function rescueJobs(
   db: Queryable,
   schema: string,

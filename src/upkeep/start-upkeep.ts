@@ -1,7 +1,7 @@
 /**
- * Upkeep: the duties that somebody must do for the whole deployment, done by whoever holds the lease. Duties are one
- * file each: due jobs, rescue, groups and those that are stuck, limits that change, history, the outbox nobody reads. Holding the lease twice would do no
- * harm to them; it only saves work.
+ * Upkeep: the duties that one process, the leader, does for the whole deployment. Duties are one file each: due jobs,
+ * rescue, groups and those that are stuck, limits that change, history, an outbox without a relay. Two leaders would do
+ * no harm to them; the lease only saves work.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Queryable } from '../job/queryable.ts'
@@ -21,7 +21,7 @@ import { createWatchdog } from './watch-groups.ts'
 export interface Upkeep {
   /** A job was scheduled that is due before the next regular look. */
   onDue(): void
-  /** Somebody else is known to do it: ask for nothing until told otherwise. */
+  /** Another process is known to lead: ask for nothing until told otherwise. */
   rest(isToRest: boolean): void
   stop(): Promise<void>
 }

@@ -1,4 +1,4 @@
-/** The duty of groups: closes those whose last job has ended and that nobody has closed, see `sweep_groups.sql`. */
+/** The duty of groups: closes those whose last job has ended and that no worker has closed, see `sweep_groups.sql`. */
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from '../postgres/schema-name.ts'
 import type { Holder } from '../postgres/secret.ts'

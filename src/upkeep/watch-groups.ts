@@ -1,6 +1,6 @@
 /**
  * The duty of the watchdog: looks for groups that do not move although they could, see `watch_groups.sql`. What it has seen is
- * kept in Postgres, so whoever leads next goes on with it. On the pool, in short pages: a look never holds up the lease.
+ * kept in Postgres, so the next leader goes on with it. On the pool, in short pages: a look never delays the lease.
  */
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from '../postgres/schema-name.ts'

@@ -1,4 +1,4 @@
-/** Fires the signals of runs that somebody has cancelled, whenever the worker is told that there are any. */
+/** Fires the signals of runs that were cancelled, whenever the worker is told that there are any. */
 import { LongshoreError } from '../job/errors.ts'
 import type { Lease } from '../postgres/settle-and-claim.ts'
 import type { Logger } from '../runtime/logger.ts'

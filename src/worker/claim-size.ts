@@ -60,9 +60,9 @@ export const batchSize = (batch: number, following: number): number =>
   Math.max(batch, Math.min(MOST_CLAIMED, following))
 
 /**
- * How many jobs may follow `ended` ones. Twice as many if the last claim left jobs behind. As many if it lacked slots: those of
- * the ended runs pass on to jobs of the same call, and any that are left over change hands, which costs more than the jobs.
- * Otherwise nobody knows what is there.
+ * How many jobs may follow `ended` ones. Twice as many if the last claim left jobs behind. As many if it lacked slots:
+ * those of the ended runs pass on to jobs of the same call; freeing any that are left over costs more than the jobs.
+ * None otherwise: it is not known whether there are more jobs.
  */
 export function followers(ended: number, last: { hasBacklog: boolean; isLimited: boolean }): number {
   if (last.hasBacklog) return 2 * ended
@@ -70,7 +70,7 @@ export function followers(ended: number, last: { hasBacklog: boolean; isLimited:
 }
 
 export interface Room {
-  /** Permits that nobody has and nobody has asked for. */
+  /** Permits that no run has and no claim under way has asked for. */
   readonly free: number
   /** Jobs that are asked for in calls under way. */
   readonly asked: number
@@ -94,7 +94,7 @@ export function claimSize(room: Room): number {
   const most = Math.min(room.free, room.batch, Math.max(1, room.more))
   const size = Math.max(1, Math.floor(most * room.factor))
   if (!room.isCritical) return size
-  // For two that have ended one may come, so that what is inside grows less and less; and nobody starves.
+  // For two runs that have ended one may start, so that fewer and fewer run; at least one, so that none starves.
   const replaced = Math.max(Math.floor(room.ended * UNDER_MEMORY), room.ended > 0 || room.isOverdue ? 1 : 0)
   return Math.min(size, replaced)
 }

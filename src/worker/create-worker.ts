@@ -88,7 +88,7 @@ export function createWorker(options: WorkerOptions): Worker {
       const running = await life?.catch(() => undefined)
       await patiently(() => make(running))
     })
-    lastChange = changed.catch(() => undefined) // whoever asked is told
+    lastChange = changed.catch(() => undefined) // the caller is told
     return changed
   }
 

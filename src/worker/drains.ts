@@ -1,12 +1,12 @@
 /**
- * Keeps a worker to what its row says of draining: whoever drains it writes there and tells it. Read anew each time, so that
- * what is told late or twice does no harm.
+ * Drains a worker as its row says: `drain_workers` writes there and notifies the worker. Read anew each time, so that a
+ * late or repeated notification does no harm.
  */
 import type { Logger } from '../runtime/logger.ts'
 
 export interface Drains {
   readonly isDrained: boolean
-  /** Somebody has drained the worker or lets it go on. Resolves when that holds. */
+  /** The worker was drained, or may go on. Resolves when that holds. */
   look(): Promise<void>
 }
 

@@ -1,4 +1,4 @@
-/** Owns the figures of one worker process, over all its lives: plain numbers that cost next to nothing, read by whoever wants them. */
+/** Owns the figures of one worker process, over all its lives: plain numbers that cost next to nothing. */
 import { createHistogram } from 'node:perf_hooks'
 
 export type Ending = 'succeeded' | 'failed' | 'retried' | 'released'

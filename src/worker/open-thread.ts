@@ -29,7 +29,7 @@ export interface ThreadOptions {
   /** Largest heap of old objects; undefined: what V8 thinks right. */
   memoryMb: number | undefined
   abortGraceMs: number
-  /** With the reason if it died while it had nothing to do: nobody else is told. */
+  /** With the reason if it died while it had nothing to do: then no run reports it. */
   onExit: (unheard?: LongshoreError) => void
 }
 
@@ -62,7 +62,7 @@ export function openThread(options: ThreadOptions): JobThread {
   let crash: { how: string; error: unknown } | undefined
   let hasEnded = false
 
-  // With the flags of this process: whoever runs TypeScript here does so there.
+  // With the flags of this process: if it runs TypeScript, so does the thread.
   const thread = new Thread(jobThreadFile, {
     workerData: { longshoreJobThread: { abortedCall: abortedCall.buffer } },
     ...(options.memoryMb === undefined

@@ -42,7 +42,7 @@ const LOOK_MS = 250
 const UNHEARD_MS = 5000
 /** After this long without a sound the connection is taken for dead. */
 const DEAF_MS = 5000
-/** What somebody holds is offered again after a while: whoever holds it may do so for minutes. */
+/** A locked job is put back after a while: its lock may be held for minutes. */
 const FIRST_PUT_BACK_MS = 10
 const MOST_PUT_BACK_MS = 1000
 const MOST_DONE = 1000
@@ -168,7 +168,7 @@ export function createRedisSource(options: {
     register(queue).then(
       () => {
         review()
-        // A generation that begins within a moment leaves the way open: nobody would ring before a first take.
+        // A generation that begins within a moment leaves the way open: no bell would come before a first take.
         if (isOpen) options.look()
       },
       error => giveUp(queue, error),
@@ -404,7 +404,7 @@ export function createRedisSource(options: {
     try {
       const answer = await options.ask(outcomes, limit, { ids, lanes })
       settled(outcomes, answer)
-      // Nobody has looked at the jobs: they are as ready as they were.
+      // Postgres has not looked at the jobs: they are as ready as they were.
       if (answer.wait === 'dead') putAllBack()
       else accept(ids, lanes, from, answer)
       return answer
@@ -449,7 +449,7 @@ export function createRedisSource(options: {
   }
 
   let doneTimer: NodeJS.Timeout | undefined
-  /** Until Redis knows that a job is claimed it counts its slot beside Postgres, which counts it too: one that is freed would wake nobody. */
+  /** Until Redis knows that a job is claimed, both stores count its slot: a slot that is freed would wake no worker. */
   const tellDoneSoon = () => {
     if (doneTimer) return
     doneTimer = setTimeout(() => {

@@ -279,7 +279,7 @@ export class Run {
       this.#tell('a run has ended', { outcome: how, ms: Math.round(now - (this.#startedAt ?? now)) })
   }
 
-  /** Never what the job carries. Asked for by whoever has looked at the level: a line for each run costs more than a no-op job. */
+  /** Never what the job carries. Callers check the level first: a line for each run costs more than a no-op job. */
   #tell(what: string, how: object = {}): void {
     const { id: job, attempt } = this.claimed
     this.settings.logger.debug({ job, task: this.handler.task.name, attempt, ...how }, what)

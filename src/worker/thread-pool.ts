@@ -99,7 +99,7 @@ export function createThreadPool(options: {
 
   const begin = async (run: Run, use: Use, start: () => void) => {
     uses.set(run, use)
-    await use.loaded.catch(() => undefined) // told to whoever runs it
+    await use.loaded.catch(() => undefined) // its run is told
     use.hasLoaded = true
     if (uses.get(run) === use) start()
   }

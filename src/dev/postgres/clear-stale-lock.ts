@@ -1,7 +1,7 @@
 /**
  * Owns what happens to the lock file of a Postgres that was killed. Postgres removes it itself when its pid is free.
  * When the pid has been given to another program since (common in containers, where pids start low), or is a zombie
- * that nobody reaps, Postgres would refuse to start for ever.
+ * that is never reaped, Postgres would refuse to start for ever.
  */
 import { execFile } from 'node:child_process'
 import { readdir, readFile, readlink, realpath, rm } from 'node:fs/promises'
