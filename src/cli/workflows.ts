@@ -1,4 +1,4 @@
-/** `longshore workflows`: who has the turn, what is halted; and let one go on. */
+/** `longshore workflows`: which job has the turn, what is halted; and let one go on. */
 import type { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
 import { resumeWorkflow } from '../postgres/groups.ts'
@@ -30,7 +30,7 @@ export function addWorkflowsCommand(program: Command): void {
     await withPool(where, async (pool, schema) => {
       const answer = options.resume && key !== undefined ? await resumeWorkflow(pool, schema, key) : undefined
       const workflows = await listWorkflows(pool, schema, { key, limit: options.limit }).catch(error => {
-        // Who may let it go on need not be one who may look: what was done is told all the same.
+        // A user may have the right to resume it and not to read it: what was done is told all the same.
         if (answer === undefined || error?.code !== 'PERMISSION_DENIED') throw error
         return []
       })

@@ -125,7 +125,7 @@ async function dropFunction(client: Queryable, schema: string, name: string): Pr
   await client.query(inSchema(schema, 'delete from longshore.functions where name = $1'), [name])
 }
 
-/** Functions are made for everybody; those that run as their owner must not be. */
+/** Postgres lets every role call a new function; those that run as their owner must not be open to all. */
 async function closeToPublic(client: Queryable, schema: string): Promise<void> {
   const { rows } = await client.query(
     `select from pg_proc p where p.pronamespace = to_regnamespace($1)

@@ -78,7 +78,7 @@ export async function completeJob(
   }
 }
 
-/** The client itself for as long as the transaction lasts. Whatever came later would be part of another run's, or of none. */
+/** The client, usable only while the transaction lasts. A later statement would be in another run's transaction, or in none. */
 function lent<Client extends Queryable>(client: Client, use: { isOver: boolean }): Client {
   return new Proxy(client, {
     get(target, name) {

@@ -15,7 +15,7 @@ const ROLLBACK_MS = 2000
 const CONNECT_TIMEOUT_MS = 10_000
 const IDLE_MS = 10_000
 const END_MS = 5000
-/** How long a pool that ends still serves those who wait for a connection. */
+/** How long a pool that ends still serves callers that wait for a connection. */
 const SERVE_MS = 2000
 const LOOK_MS = 10
 
@@ -193,7 +193,7 @@ export function openPool(
     async transaction(work) {
       const client = await connect()
       let broken: Error | undefined
-      // While it is ours the pool does not listen; the statement under way is told anyway.
+      // The pool does not listen to a client in use; the statement under way fails anyway.
       client.on('error', onError)
       try {
         await client.query('begin isolation level read committed')

@@ -4,7 +4,7 @@ import { rolesFor } from './roles.ts'
 
 const INSUFFICIENT_PRIVILEGE = '42501'
 
-/** Only what Postgres refuses of a statement of longshore's own; whatever else is thrown on. `text`: that statement. */
+/** Only for a statement of longshore's own that Postgres refuses; other errors are thrown on. `text`: that statement. */
 export function explainDenied(error: unknown, text: string): never {
   const { code, message = '' } = error as { code?: unknown; message?: string }
   const [, schema, verb] = /"(\w+)"\.(\w+)/.exec(text) ?? []

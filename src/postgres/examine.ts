@@ -1,7 +1,7 @@
 /**
- * Asks every question of the audit of a live system, and burdens it little: tables that grow are gone through page by page along
- * their keys, each statement has a time limit, and there is a pause between pages. What is found is looked at again before it
- * is told: it may have been on its way.
+ * Asks every question of the audit of a live system, at little cost: tables that grow are read page by page along their
+ * keys, each statement has a time limit, and there is a pause between pages. A finding is checked again before it is
+ * reported: a change may have been under way.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Queryable } from '../job/queryable.ts'

@@ -1,6 +1,6 @@
 /**
- * Owns how a session is found that stops others with an advisory lock of longshore's: any user that may connect can take one, see
- * `locks_held.sql`. Longshore holds them for moments, so a session is told of when it holds on.
+ * Finds sessions that block others with an advisory lock of longshore's: any user that may connect can take one, see
+ * `locks_held.sql`. Longshore holds them for moments, so only sessions that hold one for longer are reported.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Queryable } from '../job/queryable.ts'
@@ -22,12 +22,12 @@ interface HeldLock {
 
 /** The same session in the same transaction, or idle. */
 const HELD_MS = 1000
-/** Or the same session at so many looks, whatever else it does: longshore's own calls are between two of them now and then. */
+/** Or the same session at so many looks, in whatever transaction: a session of longshore is now and then without the lock. */
 const MOST_LOOKS = 15
 const LOOK_MS = 200
 
 /**
- * Each call tells what is held now, a sentence for each session. It takes no longer than one statement if nothing is held, else a
+ * Each call returns a sentence for each session that holds a lock now. It takes one statement if there is none, else a
  * second. `concerns`: which workers' locks count; those of the whole installation always do.
  */
 export function createLockWatch(

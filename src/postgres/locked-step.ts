@@ -8,7 +8,7 @@ import type { Queryable } from '../job/queryable.ts'
 import { pauseMs } from '../runtime/retry.ts'
 import { actAsOwner } from './roles.ts'
 
-/** So long a step waits for others, who wait behind it; then it lets them go first. */
+/** How long a step waits for a lock. Other transactions queue behind it; then it lets them go first. */
 const LOCK_TIMEOUT = '1s'
 const PAUSES = { firstMs: 500, maxMs: 2000 }
 

@@ -212,7 +212,7 @@ export const QUESTIONS: readonly Question[] = [
       from longshore.slot_groups where limit_id not in (select id from longshore.limits)`,
   },
   {
-    // Whatever runs under a limit holds a slot of it: claims take one, and who sets a first limit counts what runs.
+    // Every running job under a limit has a slot of it: claims take one, and setting a first limit counts running jobs.
     invariant: 5,
     over: 'jobs',
     repair: 'limit',
@@ -455,7 +455,7 @@ export const QUESTIONS: readonly Question[] = [
     }),
   ),
   {
-    // What has changed is made known to Redis by a relay, within moments.
+    // A relay applies changes to Redis within moments.
     invariant: 12,
     only: 'live',
     advice:

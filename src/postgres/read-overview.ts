@@ -318,7 +318,7 @@ const COUNT_SCHEDULED = `
   ) s
   left join longshore.lanes l on l.id = s.lane group by l.queue`
 
-/** Whatever waits is in a group or in a workflow. A group's jobs that wait are found by its id; in a workflow all but one do. */
+/** A waiting job is in a group or in a workflow. Those of a group are found by its id; in a workflow all but one wait. */
 const COUNT_WAITING = `
   with open_groups as materialized (
     select g.id from longshore.groups g where g.finished_at is null order by g.id limit $2

@@ -17,7 +17,7 @@ const REFUSED: Readonly<Record<string, ErrorCode>> = {
 
 const READ_ONLY = '25006'
 
-/** Turns that into an error which says what to do; whatever else is thrown on. */
+/** Turns that into an error which says what to do; other errors are thrown on. */
 export function explainRefusal(error: unknown): never {
   const given = error instanceof Error ? String((error as { code?: unknown }).code) : ''
   if (given === READ_ONLY) {

@@ -16,7 +16,7 @@ export async function registerTasks(db: Queryable, schema: string, tasks: readon
       concurrencyPerKey,
     }),
   )
-  // A producer that may not change limits makes its tasks known without: who runs them sets those.
+  // A producer that may not change limits registers its tasks without them: the workers set those.
   const { rows } = await db.query("select has_function_privilege($1, 'execute') as may_limit", [
     `"${schema}".register_tasks(jsonb)`,
   ])

@@ -1,6 +1,6 @@
 /**
- * The verb *repair*: mends one finding of the doctor. Each is one small transaction that takes its locks in everybody's order, looks
- * again under them, and may be repeated; see `migrations/functions/repair/`.
+ * The verb *repair*: mends one finding of the doctor. Each is one small transaction that takes its locks in the usual
+ * order, looks again under them, and may be repeated; see `migrations/functions/repair/`.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Queryable } from '../job/queryable.ts'

@@ -11,7 +11,7 @@ import { ownFile } from '../runtime/own-files.ts'
 import { checkSchemaName, inSchema } from './schema-name.ts'
 
 const GRANTED = ['producer', 'worker', 'relay', 'reader'] as const
-/** Of the owner are the schema and all that is in it: who migrates acts as this role. */
+/** The owner has the schema and all that is in it: a migration acts as this role. */
 const ROLES = ['owner', ...GRANTED] as const
 
 /** What has been written down of an installation's roles. */
@@ -98,7 +98,7 @@ export async function roleSteps(
   if (made.length === 0 && handedOver.length === 0) return []
   return [
     ...made,
-    // To hand something over one must be able to act as the one who gets it.
+    // To change the owner of something a user must be able to act as the new owner.
     { kind: 'owner', name: `${prefix}_owner`, sql: [joinOwner(prefix), ...handedOver, ''].join(';\n') },
   ]
 }

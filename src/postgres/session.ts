@@ -55,7 +55,7 @@ export async function pinSession(client: pg.ClientBase, isLent = false): Promise
   await client.query(isLent ? PIN_FOR_USERS : PIN, [(client as { processID?: unknown }).processID])
 }
 
-/** What is left that nothing can work with. `writes`: neither where nothing may be written. */
+/** Refuses settings that longshore cannot work with. `writes`: also a session that may not write. */
 export async function checkSession(client: Queryable, { writes }: { writes: boolean }): Promise<void> {
   const { rows } = await client.query(
     `select s.name, s.setting, pg_catalog.quote_ident(current_user) as "user",

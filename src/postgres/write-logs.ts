@@ -29,7 +29,7 @@ export interface NewProgress {
   total: number | null
 }
 
-/** What runs of one worker have said. Returns how many lines Postgres did not take, as the worker has not held their jobs. */
+/** Lines of runs of one worker. Returns how many Postgres refused because the worker has not run their jobs. */
 export async function writeLogs(
   db: Queryable,
   schema: string,

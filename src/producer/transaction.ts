@@ -42,7 +42,7 @@ export function joinTransaction(tx: unknown, schema: string, isSentLater: boolea
   let marking: Promise<unknown> | undefined
   const putMark = () => {
     marking ??= ask(client, MARK, [mark])
-    marking.catch(() => undefined) // who sends a statement is told
+    marking.catch(() => undefined) // the sender of a statement is told
     return marking
   }
   if (isSentLater) putMark()

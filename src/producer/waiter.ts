@@ -44,7 +44,7 @@ const SECOND_LOOK_MS = 50
 const POLL_MS = 1000
 const MOST_AT_ONCE = 1000
 
-/** Who is told of every group has a row without a job; it is written anew well before it expires. */
+/** A process that watches all groups has a row without a job; it is written anew well before it expires. */
 const EVERY_GROUP = '00000000-0000-0000-0000-000000000000'
 const WATCH_MS = 10 * 60_000
 

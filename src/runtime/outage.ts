@@ -65,8 +65,9 @@ export function createOutage(logger: Logger, begun: string, over: string): Outag
 const LEVELS = ['info', 'warn'] as const
 
 /**
- * A logger for the parts of a process that use a store: what they say about an error of an outage is told by the outage, and goes to
- * `debug` itself. So each may say what it could not do, and none floods the log. Not for errors of handlers, whose own stores may be away.
+ * A logger for the parts of a process that use a store: the outage itself reports errors of an outage, and their own lines
+ * about it go to `debug`. So each may say what it could not do, and none floods the log. Not for errors of handlers, whose
+ * own stores may be away.
  */
 export function withOutages(logger: Logger, outages: readonly Told[]): Logger {
   const wrapped: Logger = Object.create(logger)

@@ -22,7 +22,7 @@ export async function changeLimits(
     if (!page || page.task === null) return
     if (page.is_done)
       logger.info({ task: page.task }, 'the limits of all concurrency keys of a task are changed')
-    // What is left is held by others at the moment.
+    // The rest is locked by other transactions at the moment.
     else if (page.changed === 0) return
   }
 }

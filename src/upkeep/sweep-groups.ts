@@ -3,7 +3,7 @@ import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from '../postgres/schema-name.ts'
 import type { Holder } from '../postgres/secret.ts'
 
-/** Groups looked at in one turn; the next turn goes on behind them. */
+/** Groups looked at in one call; the next call goes on behind them. */
 const PAGE = 1000
 const START = '00000000-0000-0000-0000-000000000000'
 

@@ -49,12 +49,12 @@ export const isCritical = (pressure: Pressure, limits: PressureLimits): boolean 
 export const holdable = (most: number, pressure: Pressure, limits: PressureLimits): number =>
   Math.floor((most * limits.memoryThreshold) / Math.max(pressure.memory, 1e-6))
 
-/** Who has been idle begins with a few, and doubles: others have been woken for the same burst and come a moment later. */
+/** A worker that was idle begins with a few, and doubles: others were woken for the same burst and come a moment later. */
 export const firstBatch = (claimBatchSize: number): number => Math.min(FIRST_CLAIMED, claimBatchSize)
 
 /**
- * How many jobs a claim may bring: a batch, or as many as may follow those that have ended since the last one. So claims grow
- * where jobs are short and there is no end of them; who only fills its permits leaves others their share of a burst.
+ * How many jobs a claim may bring: a batch, or as many as may follow those that have ended since the last one. So claims
+ * grow while short jobs keep coming; a worker that only fills its permits leaves others their share of a burst.
  */
 export const batchSize = (batch: number, following: number): number =>
   Math.max(batch, Math.min(MOST_CLAIMED, following))

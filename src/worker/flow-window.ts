@@ -1,4 +1,7 @@
-/** Owns whether jobs flow: in a window of a tenth of a second at least 50 runs have ended. Then most settles travel with a claim, and there are half as many commits. */
+/**
+ * Owns whether jobs flow: in a window of a tenth of a second at least 50 runs have ended. Then most settles travel with a
+ * claim, and there are half as many commits.
+ */
 export class FlowWindow {
   isFlow = false
   #since: number

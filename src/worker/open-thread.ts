@@ -198,7 +198,7 @@ export function openThread(options: ThreadOptions): JobThread {
       const abort = () => {
         const { code, message } = signal.reason as LongshoreError
         thread.postMessage({ verb: 'abort', call, reason: { code, message } })
-        // After the message: who sees the number finds the message.
+        // After the message: a thread that sees the number finds the message.
         Atomics.store(abortedCall, 0, call)
         grace = setTimeout(() => void end(), options.abortGraceMs)
       }

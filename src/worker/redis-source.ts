@@ -1,6 +1,6 @@
 /**
- * Jobs through Redis: the worker registers in each of its queues, takes ids there, and has Postgres hand the jobs over. The
- * way is open while a relay is heard beating for every one of its queues.
+ * Jobs through Redis: the worker registers in each of its queues, takes ids there, and claims those jobs from Postgres.
+ * Open while the worker hears the beats of a relay for every one of its queues.
  */
 import type { JobId } from '../job/job-id.ts'
 import type { WorkerFacts } from '../postgres/register-worker.ts'

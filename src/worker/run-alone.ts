@@ -1,7 +1,7 @@
 /**
- * Owns the job that must run alone: workers died with it twice, so it starts when no other handler is inside. If it is the cause, no other
- * job shares its fate. Meanwhile nothing is claimed, so waiting has an end: where other handlers do not return within the deadline, or are known to be stuck, the
- * job is given back for another worker, and this one goes on claiming.
+ * Owns the job that must run alone: workers died with it twice, so it starts when no other handler runs. If it kills the
+ * worker again, no other job is affected. Meanwhile nothing is claimed, so the wait is bounded: where other handlers do not
+ * return within the deadline, or are known to be stuck, the job is given back for another worker, and this one claims again.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { JobId } from '../job/job-id.ts'

@@ -1,4 +1,4 @@
-/** Owns what becomes, on this side, of what was thrown in a thread: an error with the same name, message, stack, code and causes. */
+/** Rebuilds, on this side, an error that was thrown in a thread: with the same name, message, stack, code and causes. */
 import { type ErrorCode, LongshoreError, NonRetryableError } from '../job/errors.ts'
 
 /** See `pack` in job-thread.mjs. */

@@ -16,7 +16,7 @@ declare
   -- Jobs ahead of this one are counted up to here.
   c_most_ahead constant int := 1000;
   v_role oid := longshore.acting_role();
-  -- Those who may list the table of jobs: readers, relays, the owner.
+  -- The roles that may list the table of jobs: readers, relays, the owner.
   v_sees_all boolean := has_column_privilege(v_role, 'longshore.jobs', 'id', 'select');
   v_job longshore.jobs;
   v_lane longshore.lanes;

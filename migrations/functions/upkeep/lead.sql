@@ -1,5 +1,5 @@
 -- Take or renew the lease, by the database's clock. A higher rank takes it from a lower one. Returns the epoch, or null when another
--- leads. A holder is known by its secret: who only knows its name cannot renew in its place.
+-- leads. A holder is known by its secret: a process that only knows its name cannot renew in its place.
 create function longshore.lead(p_holder text, p_lease_ms int, p_rank int, p_secret bytea default null) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
