@@ -1,6 +1,6 @@
--- The whole schema, in the order of a job's way: what the deployment has declared, where a job waits, who runs it, what bounds
--- it, what it belongs to, what is kept of it, how Redis hears of it, and views of it all. The functions that write these tables
--- stand in functions/<step>/, one a file. docs/schema.sql lists what a migrated database holds; a test compares the two.
+-- The whole schema, in the order of a job's way: settings, lanes, workers, jobs, limits, workflows and groups, the history, logs, the
+-- outbox for Redis, and views. The functions that write these tables are in functions/<step>/, one a file. docs/schema.sql lists what
+-- a migrated database holds; a test compares the two.
 --
 -- Columns of the tables with many rows stand by width, those that are always set first: so a row needs no padding.
 
@@ -8,7 +8,7 @@
 -- Settings of the whole deployment. One row.
 create table longshore.settings (
   only_row boolean primary key default true check (only_row),
-  -- How jobs come to workers: workers look in Postgres, or a relay offers jobs to them in Redis.
+  -- How workers find jobs: in Postgres (direct mode), or through Redis, where a relay places them.
   dispatch text not null default 'direct' check (dispatch in ('direct', 'redis')),
   -- For how many days finished jobs and logs are kept; finished jobs a little longer, see the function kept_until.
   retention_days int not null default 7 check (retention_days between 1 and 3650),
@@ -58,8 +58,8 @@ create table longshore.queues (
 );
 
 
--- A lane holds the jobs that are alike to the scheduler. Not unique: a transaction that needs a lane which another, still open,
--- transaction has just made gets one of its own instead of waiting. Two alike lanes do no harm.
+-- A lane holds the jobs that the same workers may run in the same order. Not unique: a transaction that needs a lane which another,
+-- still open, transaction has just made gets one of its own instead of waiting. Two equal lanes do no harm.
 create table longshore.lanes (
   id int generated always as identity primary key,
   queue text not null check (length(queue) between 1 and 100),
@@ -67,7 +67,7 @@ create table longshore.lanes (
   tag text not null check (length(tag) between 1 and 100),
   -- What its jobs ask of a worker, as one text: keys in order, values percent-encoded.
   constraint_tag text not null check (constraint_tag like 'c:%' and length(constraint_tag) <= 500),
-  -- Jobs with a concurrency key have a lane for each key, below the lane of the same kind without one: its parent.
+  -- Jobs with a concurrency key have a lane for each key, below the same lane without one: its parent.
   concurrency_key text not null default '' check (length(concurrency_key) <= 200),
   parent int,
   constraint constraint_tag_is_canonical
@@ -103,7 +103,7 @@ create table longshore.workers (
   dead_at timestamptz,
   -- A person or a program wants it to take no more jobs.
   drained_at timestamptz,
-  -- How much it has room for and how it fares, as of its last beat.
+  -- Its free and total permits and its condition, as of its last beat.
   available_capacity int,
   max_capacity int,
   memory_usage real,
@@ -185,8 +185,7 @@ create table longshore.jobs (
   halts boolean,
   payload jsonb not null check (pg_column_size(payload) <= 8388608),
   error jsonb,
-  -- The W3C trace context of its enqueue. Null where nothing is traced. Not kept in the history: by then the spans are where traces
-  -- are read.
+  -- The W3C trace context of its enqueue. Null where nothing is traced. Not kept in the history: by then the spans have been sent.
   trace text check (length(trace) <= 600),
   constraint score_in_bounds check (score between 0 and 9007199254740991),
   constraint running_has_a_lease check ((state = 'running') = (worker_id is not null)),
@@ -434,8 +433,8 @@ create table longshore.job_progress (
 create table longshore.job_progress_default partition of longshore.job_progress default with (fillfactor = 50);
 
 
--- What has changed and Redis may not know yet. A dirty set, no log: a row names what changed, one row for each transaction of ours.
--- The relay reads the truth of it, brings Redis up to date and deletes the row, so late commits and repetition cannot matter.
+-- What has changed and Redis may not know yet. A dirty set, no log: a row names what a transaction of longshore has changed. The relay
+-- reads the present state of it, brings Redis up to date and deletes the row, so late commits and repetition cannot matter.
 create table longshore.outbox (
   id bigint generated always as identity primary key,
   jobs uuid[] not null default '{}',
@@ -453,8 +452,8 @@ create table longshore.outbox (
 -- Ids do not compress.
 alter table longshore.outbox alter jobs set storage external;
 
--- How far Redis is, by queue: the life of its content, and the number of the last step whose outbox rows are deleted. A
--- Redis that is behind this has lost something.
+-- How far Redis is, by queue: its generation, and the number of the last step whose outbox rows are deleted. A Redis that is
+-- behind this has lost something.
 create table longshore.relayed (
   queue text primary key,
   generation text not null,
@@ -464,7 +463,7 @@ create table longshore.relayed (
 -- The process that does the upkeep. One row.
 create table longshore.leader (
   only_row boolean primary key default true check (only_row),
-  -- The term: it grows whenever the lease changes hands.
+  -- The number of the term: it grows with each new leader.
   epoch bigint not null default 0,
   holder text,
   expires_at timestamptz not null default '-infinity',
@@ -480,7 +479,7 @@ create table longshore.leader (
 insert into longshore.leader default values;
 
 -- At the commit, as late as possible, since a transaction may be open for minutes: notify the relay if it sleeps. As its owner: at
--- the commit the writer of the row is the user again.
+-- the commit the current user is the caller again.
 create function longshore.outbox_written() returns trigger
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
@@ -531,7 +530,7 @@ from longshore.jobs j
 left join longshore.lanes l on l.id = j.lane
 left join longshore.workflows w on w.id = j.workflow
 union all
--- A workflow is forgotten with its last job, and then what has ended does not know its key any more.
+-- A workflow is deleted with its last job: then ended jobs do not know its key any more.
 select f.id, l.task, l.queue, f.state, f.group_id, w.key,
   (2047 - (f.score >> 42))::int, to_timestamp((f.score & 4398046511103) / 1000.0),
   f.created_at, f.started_at, f.finished_at, f.attempts, f.max_attempts, f.rescues, f.worker_id,
