@@ -176,7 +176,7 @@ describe('an idle worker', () => {
     }
     await producer.enqueue(task, 'plain')
     await best()
-    await producer.enqueueMany(task, [1, 2], { each: payload => ({ priority: payload }) })
+    await producer.enqueueMany(task, [1, 2], { each: (_, index) => ({ priority: index + 1 }) })
     await best()
     await producer.enqueue(task, 'chosen', { id: '018f0000-0000-7000-8000-000000000000', priority: 3 })
     await best()
