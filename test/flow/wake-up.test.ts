@@ -182,7 +182,9 @@ describe('an idle worker', () => {
     await best()
     const [run] = await claim(1)
     if (!run) throw new Error('nothing was claimed')
-    await settleOthers([{ id: run.id, token: run.lease_token, outcome: 'released', error: {}, delayMs: null }])
+    await settleOthers([
+      { id: run.id, token: run.lease_token, outcome: 'released', error: {}, delayMs: null },
+    ])
     await best()
   })
 
