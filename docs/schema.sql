@@ -339,13 +339,14 @@ CREATE TRIGGER retention_raised AFTER UPDATE OF retention_days ON settings FOR E
 
 create table slot_groups (
   limit_id integer not null,
+  era integer not null default 0,
   number smallint not null,
   capacity integer not null,
   used integer not null default 0,
   is_draining boolean not null default false,
   constraint slot_groups_capacity_check CHECK ((capacity >= 0)),
   constraint slot_groups_number_check CHECK (((number >= 0) AND (number <= 49))),
-  constraint slot_groups_pkey PRIMARY KEY (limit_id, number),
+  constraint slot_groups_pkey PRIMARY KEY (limit_id, era, number),
   constraint slot_groups_used_check CHECK ((used >= 0)),
   constraint used_fits CHECK ((is_draining OR (used <= capacity)))
 ) with (fillfactor=50);

@@ -227,15 +227,19 @@ create table longshore.limits (
   unique (task, key)
 ) with (fillfactor = 50);
 
--- A limit's slots, in at most 50 rows, so that claims do not queue up for one.
+-- A limit's slots, in at most 50 rows, so that claims do not queue up for one. All rows of a limit have the same era. Each update leaves an old version
+-- behind, and beside a transaction that keeps a snapshot open Postgres cannot remove them: the leader then moves the limit to the next era, see renew_slot_groups.
+-- A statement that names the era, the last one that there is, does not meet the versions of earlier ones. It asks for this era or a later one: when it
+-- locks a row that is renewed just then, Postgres leads it to the new version and asks again.
 create table longshore.slot_groups (
   limit_id int not null,
+  era int not null default 0,
   number smallint not null check (number between 0 and 49),
   capacity int not null check (capacity >= 0),
   used int not null default 0 check (used >= 0),
   -- The limit was lowered below what ran: until no group holds more than it may, claims look at all groups together.
   is_draining boolean not null default false,
-  primary key (limit_id, number),
+  primary key (limit_id, era, number),
   constraint used_fits check (is_draining or used <= capacity)
 ) with (fillfactor = 50);
 

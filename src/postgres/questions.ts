@@ -170,6 +170,7 @@ export const QUESTIONS: readonly Question[] = [
         where j.key_slot is not null group by 1, 2, 3
       ), slots as (
         select k.task, k.key, g.* from longshore.slot_groups g join longshore.limits k on k.id = g.limit_id
+        where g.era = (select max(e.era) from longshore.slot_groups e where e.limit_id = g.limit_id)
       )
       select format('slot group %s of the limit of task %s, key %L: %s, held by %s running jobs',
         number, task, key, coalesce('used ' || g.used, 'it does not exist'), coalesce(h.jobs, 0)) as problem,
@@ -189,6 +190,7 @@ export const QUESTIONS: readonly Question[] = [
       select format('limit %s (task %s, key %L) allows %s, its slot groups hold %s', k.id, k.task, k.key, k.capacity,
         coalesce(sum(g.capacity), 0)) as problem, null::uuid as job_id, json_build_array(k.task, k.key)::text as subject
       from longshore.limits k left join longshore.slot_groups g on g.limit_id = k.id
+        and g.era = (select max(e.era) from longshore.slot_groups e where e.limit_id = k.id)
       where k.capacity is not null
       group by k.id having k.capacity is distinct from sum(g.capacity)
       union all

@@ -343,7 +343,7 @@ const COUNT_WAITING = `
 
 const LIMITS = `
   with slots as materialized (
-    select g.limit_id, g.used from longshore.slot_groups g order by g.limit_id, g.number limit $1
+    select g.limit_id, g.used from longshore.slot_groups g order by g.limit_id, g.era, g.number limit $1
   )
   select l.*, (select count(*) >= $1 from slots) as is_cut
   from (select) one

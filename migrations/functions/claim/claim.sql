@@ -92,7 +92,9 @@ begin
       and not exists (select from longshore.lane_heads h where h.parent = v_lanes[1])
       -- All groups of a limit drain, or none.
       /* guard: draining */ and not exists (
-        select from longshore.slot_groups g where g.limit_id = v_limits[1] and g.number = p_held_slots[1] and g.is_draining) /* end draining */, false);
+        select from longshore.slot_groups g where g.limit_id = v_limits[1]
+          and g.era >= (select e.era from longshore.slot_groups e where e.limit_id = v_limits[1] order by e.era desc limit 1)
+          and g.number = p_held_slots[1] and g.is_draining) /* end draining */, false);
     if not v_is_passed_on then
       /* point: freeing */ /* guard: free-held */ v_freed := longshore.free_slots(p_held_lanes, p_held_slots, p_held_key_slots); /* end free-held */
       v_opened := longshore.open_limits(v_freed);

@@ -23,6 +23,7 @@ declare
   v_last text;
   v_limit record;
   v_unused int[];
+  v_eras int[];
   v_wanted int;
   v_changed int := 0;
 begin
@@ -76,9 +77,9 @@ begin
         where l.task = p_task and l.concurrency_key = k.key and l.concurrency_key <> '' offset 0) l));
     v_changed := cardinality(v_ids);
   else
-    select coalesce(array_agg(u.id) filter (where u.is_unused), '{}') into v_unused
+    select coalesce(array_agg(u.id) filter (where u.is_unused), '{}'), array_agg(u.era) filter (where u.is_unused) into v_unused, v_eras
     from (
-      select c.id, not exists (
+      select c.id, (select g.era from longshore.slot_groups g where g.limit_id = c.id order by g.era desc limit 1) as era, not exists (
         select from longshore.slot_groups g where g.limit_id = c.id and g.used > 0 offset 0) as is_unused
       from unnest(v_ids) as c(id)
     ) u;
@@ -98,8 +99,8 @@ begin
       v_changed := v_changed + 1;
     end loop;
     delete from longshore.slot_groups g where g.limit_id = any (v_unused);
-    insert into longshore.slot_groups (limit_id, number, capacity)
-    select c.id, s.number, s.capacity from unnest(v_unused) as c(id), longshore.spread_slots(p_capacity) s;
+    insert into longshore.slot_groups (limit_id, era, number, capacity)
+    select c.id, coalesce(c.era, 0), s.number, s.capacity from unnest(v_unused, v_eras) as c(id, era), longshore.spread_slots(p_capacity) s;
     update longshore.limits k set capacity = p_capacity where k.id = any (v_unused);
     perform longshore.note_changes(p_limits => v_unused);
     v_changed := v_changed + cardinality(v_unused);

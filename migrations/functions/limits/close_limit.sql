@@ -12,11 +12,12 @@ declare
   v_held int;
   v_groups int;
   v_used bigint;
+  v_era int := (select e.era from longshore.slot_groups e where e.limit_id = p_limit order by e.era desc limit 1);
 begin
   select count(*) into v_held from (
-    select from longshore.slot_groups g where g.limit_id = p_limit /* guard: group-locks */ order by g.number for update skip locked /* end group-locks */
+    select from longshore.slot_groups g where g.limit_id = p_limit and g.era >= v_era /* guard: group-locks */ order by g.number for update skip locked /* end group-locks */
   ) held;
-  select count(*), sum(g.used) into v_groups, v_used from longshore.slot_groups g where g.limit_id = p_limit;
+  select count(*), sum(g.used) into v_groups, v_used from longshore.slot_groups g where g.limit_id = p_limit and g.era >= v_era;
   if /* guard: all-groups */ v_held < v_groups /* end all-groups */ then
     return 'busy';
   end if;

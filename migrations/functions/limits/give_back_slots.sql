@@ -13,13 +13,26 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_nestloop = on
 as $$
+declare
+  v_rows tid[];
+  v_counts int[];
 begin
-  perform from longshore.slot_groups g
-  join unnest(p_limits, p_numbers) as f(id, number) on g.limit_id = f.id and g.number = f.number
-  /* guard: order */ order by g.limit_id, g.number /* end order */
-  for update of g;
-  update longshore.slot_groups g set used = g.used - f.slots
-  from unnest(p_limits, p_numbers, p_counts) as f(id, number, slots)
-  where g.limit_id = f.id and g.number = f.number;
+  select array_agg(g.row), array_agg(f.slots[array_position(f.numbers, g.number)]) into v_rows, v_counts
+  from (
+    select f.id, array_agg(f.number) as numbers, array_agg(f.slots) as slots
+    from unnest(p_limits, p_numbers, p_counts) as f(id, number, slots)
+    group by f.id
+    /* guard: order */ order by f.id /* end order */
+  ) f
+  cross join lateral (
+    select g.ctid as row, g.number from longshore.slot_groups g
+    where g.limit_id = f.id and g.number = any (f.numbers)
+      and g.era /* guard: or-later */ >= /* end or-later */ (
+        select e.era from longshore.slot_groups e where e.limit_id = f.id order by e.era desc limit 1) /* point: reading */
+    order by g.number
+    for update
+  ) g;
+  update longshore.slot_groups g set used = g.used - h.slots
+  from unnest(v_rows, v_counts) as h(row, slots) where g.ctid = h.row;
 end
 $$;

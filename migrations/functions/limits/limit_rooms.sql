@@ -31,6 +31,7 @@ begin
       case when k.id = any (p_spent) then 0 else k.capacity - (
         -- Not joined: on the statistics of an empty table each limit would read the groups of all.
         select coalesce(sum(g.used), 0) from longshore.slot_groups g where g.limit_id = k.id
+          and g.era >= (select e.era from longshore.slot_groups e where e.limit_id = k.id order by e.era desc limit 1)
       ) end as room
     from longshore.limits k
     where k.id = any (array(select s.limit_id from source s union select s.key_limit from source s))

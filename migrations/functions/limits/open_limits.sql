@@ -18,6 +18,7 @@ begin
     continue when (
       select k.capacity - coalesce(sum(g.used), 0)
       from longshore.limits k left join longshore.slot_groups g on g.limit_id = k.id
+        and g.era >= (select e.era from longshore.slot_groups e where e.limit_id = v_limit order by e.era desc limit 1)
       where k.id = v_limit group by k.capacity
     ) <= 0;
     update longshore.limits k set is_full = false where k.id = v_limit; /* point: opened */

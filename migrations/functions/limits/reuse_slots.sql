@@ -31,7 +31,9 @@ begin
       -- Its limits may have changed since it took them. While a lowered one drains, nothing passes on.
       and (s.limit_id is null) = (h.slot is null) and (s.key_limit is null) = (h.key_slot is null)
       /* guard: draining */ and not (
-        select g.is_draining from longshore.slot_groups g where g.limit_id = s.id and g.number = coalesce(h.slot, h.key_slot)) /* end draining */
+        select g.is_draining from longshore.slot_groups g where g.limit_id = s.id
+          and g.era >= (select e.era from longshore.slot_groups e where e.limit_id = s.id order by e.era desc limit 1)
+          and g.number = coalesce(h.slot, h.key_slot)) /* end draining */
   ), sorted as (
     select h.*, coalesce(h.no <= n.jobs, false) as is_own from held h left join need n on n.id = h.id
   )

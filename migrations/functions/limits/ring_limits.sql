@@ -23,6 +23,7 @@ begin
     -- Without a capacity there is no limit any more.
     select k.task, k.key, coalesce(k.capacity - (
       select coalesce(sum(g.used), 0) from longshore.slot_groups g where g.limit_id = k.id
+        and g.era >= (select e.era from longshore.slot_groups e where e.limit_id = k.id order by e.era desc limit 1)
     ), 1000) as room
     from longshore.limits k where k.id = any (p_limits)
   loop

@@ -7,6 +7,7 @@ set jit = off
 as $$
 declare
   v_limit longshore.limits;
+  v_era int;
   v_groups int := (select count(*) from longshore.spread_slots(p_capacity));
   v_per_group int := (select max(s.capacity) from longshore.spread_slots(p_capacity) s);
   v_lanes int[] := array(
@@ -21,6 +22,7 @@ begin
     return;
   end if;
 
+  v_era := coalesce((select max(g.era) from longshore.slot_groups g where g.limit_id = v_limit.id), 0);
   if v_limit.capacity is null then
     if v_limit.id is null then
       insert into longshore.limits (task, key, capacity) values (p_task, p_key, p_capacity) returning * into v_limit;
@@ -40,16 +42,16 @@ begin
         key_slot = case when p_key = '' then j.key_slot else h.number end
       from holding h where j.ctid = h.ctid
     )
-    insert into longshore.slot_groups (limit_id, number, capacity, used, is_draining)
-    select v_limit.id, s.number, s.capacity, /* guard: count-running */ (select count(*) from holding h where h.number = s.number) /* end count-running */,
+    insert into longshore.slot_groups (limit_id, era, number, capacity, used, is_draining)
+    select v_limit.id, v_era, s.number, s.capacity, /* guard: count-running */ (select count(*) from holding h where h.number = s.number) /* end count-running */,
       (select count(*) from holding) > p_capacity
     from longshore.spread_slots(p_capacity) s;
   else
     update longshore.slot_groups g set capacity = 0, is_draining = true
     where g.limit_id = v_limit.id and g.number >= v_groups;
-    insert into longshore.slot_groups (limit_id, number, capacity, is_draining)
-    select v_limit.id, s.number, s.capacity, true from longshore.spread_slots(p_capacity) s
-    on conflict (limit_id, number) do update set capacity = excluded.capacity, is_draining = true;
+    insert into longshore.slot_groups (limit_id, era, number, capacity, is_draining)
+    select v_limit.id, v_era, s.number, s.capacity, true from longshore.spread_slots(p_capacity) s
+    on conflict (limit_id, era, number) do update set capacity = excluded.capacity, is_draining = true;
     delete from longshore.slot_groups g where g.limit_id = v_limit.id and g.capacity = 0 and g.used = 0;
     update longshore.slot_groups g set is_draining = false
     where g.limit_id = v_limit.id and not exists (

@@ -11,23 +11,26 @@ declare
   v_left int := p_need;
   v_take int;
   v_numbers smallint[] := '{}';
+  v_rows tid[] := '{}';
   v_taken int[] := '{}';
   v_groups int;
+  v_era int := (select e.era from longshore.slot_groups e where e.limit_id = p_limit order by e.era desc limit 1);
 begin
   loop
     -- As many groups as are needed if those are empty; the next turn takes more where they were not.
     select ceil(v_left / greatest(max(g.capacity), 1)::numeric) into v_groups
-    from longshore.slot_groups g where g.limit_id = p_limit;
+    from longshore.slot_groups g where g.limit_id = p_limit and g.era >= v_era;
     v_take := 0;
     for v_group in
-      select g.number, g.capacity - g.used as free from longshore.slot_groups g
-      where g.limit_id = p_limit and g.used < g.capacity and /* guard: draining */ not g.is_draining /* end draining */ and g.number <> all (v_numbers)
+      select g.ctid, g.number, g.capacity - g.used as free from longshore.slot_groups g
+      where g.limit_id = p_limit and g.era >= v_era and g.used < g.capacity and /* guard: draining */ not g.is_draining /* end draining */ and g.number <> all (v_numbers)
       order by g.number
       limit v_groups
       /* guard: group-lock */ for update skip locked /* end group-lock */
     loop
       v_take := least(v_group.free, v_left);
       v_numbers := v_numbers || v_group.number;
+      v_rows := v_rows || v_group.ctid;
       v_taken := v_taken || v_take;
       v_slots := v_slots || array_fill(v_group.number, array[v_take]);
       v_left := v_left - v_take;
@@ -37,9 +40,8 @@ begin
   /* point: chosen */
   if v_numbers <> '{}' then
     update longshore.slot_groups g set used = /* guard: count */ g.used + t.taken /* end count */
-    from unnest(v_numbers, v_taken) as t(number, taken)
-    where g.limit_id = p_limit and g.number = t.number;
-  elsif exists (select from longshore.slot_groups g where g.limit_id = p_limit and g.is_draining) then
+    from unnest(v_rows, v_taken) as t(row, taken) where g.ctid = t.row;
+  elsif exists (select from longshore.slot_groups g where g.limit_id = p_limit and g.era >= v_era and g.is_draining) then
     return longshore.take_draining_slots(p_limit, p_need);
   end if;
   return v_slots;

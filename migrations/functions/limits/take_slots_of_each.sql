@@ -16,23 +16,27 @@ as $$
 declare
   v_ids int[];
   v_numbers smallint[];
+  v_rows tid[];
   v_taken int[];
   v_rest record;
   v_more smallint[];
 begin
   short := '{}';
   -- As many groups as are needed if those are empty.
-  select coalesce(array_agg(t.id), '{}'), coalesce(array_agg(t.number), '{}'), coalesce(array_agg(t.taken), '{}')
-  into v_ids, v_numbers, v_taken
+  select coalesce(array_agg(t.id), '{}'), coalesce(array_agg(t.number), '{}'), coalesce(array_agg(t.row), '{}'),
+    coalesce(array_agg(t.taken), '{}')
+  into v_ids, v_numbers, v_rows, v_taken
   from (
-    select h.id, h.number, least(h.free, h.need - h.before)::int as taken
+    select h.id, h.number, h.row, least(h.free, h.need - h.before)::int as taken
     from (
-      select n.id, n.need, g.number, g.free, sum(g.free) over (partition by n.id order by g.number) - g.free as before
+      select n.id, n.need, g.number, g.row, g.free, sum(g.free) over (partition by n.id order by g.number) - g.free as before
       from unnest(p_limits, p_needs) as n(id, need)
       join longshore.limits k on k.id = n.id
       cross join lateral (
-        select g.number, g.capacity - g.used as free from longshore.slot_groups g
-        where g.limit_id = n.id and g.used < g.capacity and not g.is_draining
+        select g.number, g.ctid as row, g.capacity - g.used as free from longshore.slot_groups g
+        where g.limit_id = n.id
+          and g.era >= (select e.era from longshore.slot_groups e where e.limit_id = n.id order by e.era desc limit 1)
+          and g.used < g.capacity and not g.is_draining /* point: reading */
         order by g.number
         limit ceil(n.need / ((k.capacity + 49) / 50)::numeric)
         /* guard: group-lock */ for update skip locked /* end group-lock */
@@ -42,8 +46,7 @@ begin
   ) t;
   /* point: chosen */
   update longshore.slot_groups g set used = /* guard: count */ g.used + t.taken /* end count */
-  from unnest(v_ids, v_numbers, v_taken) as t(id, number, taken)
-  where g.limit_id = t.id and g.number = t.number;
+  from unnest(v_rows, v_taken) as t(row, taken) where g.ctid = t.row;
   select coalesce(array_agg(t.id order by t.id), '{}'), coalesce(array_agg(t.number order by t.id), '{}') into limits, slots
   from unnest(v_ids, v_numbers, v_taken) as t(id, number, taken), generate_series(1, t.taken);
 

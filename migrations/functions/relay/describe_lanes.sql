@@ -16,8 +16,10 @@ begin
   perform longshore.make_key_limits(p_lanes);
   return query
   select l.id, l.queue, coalesce(l.parent, l.id), l.task, l.tag, l.constraint_tag, t.concurrency_per_key is not null,
-    k.id, greatest(0, k.capacity - (select coalesce(sum(g.used), 0) from longshore.slot_groups g where g.limit_id = k.id)),
-    o.id, greatest(0, o.capacity - (select coalesce(sum(g.used), 0) from longshore.slot_groups g where g.limit_id = o.id))
+    k.id, greatest(0, k.capacity - (select coalesce(sum(g.used), 0) from longshore.slot_groups g where g.limit_id = k.id
+      and g.era >= (select e.era from longshore.slot_groups e where e.limit_id = k.id order by e.era desc limit 1))),
+    o.id, greatest(0, o.capacity - (select coalesce(sum(g.used), 0) from longshore.slot_groups g where g.limit_id = o.id
+      and g.era >= (select e.era from longshore.slot_groups e where e.limit_id = o.id order by e.era desc limit 1)))
   from longshore.lanes l
   left join longshore.tasks t on t.name = l.task
   left join longshore.limits k on k.task = l.task and k.key = '' and k.capacity is not null

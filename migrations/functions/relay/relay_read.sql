@@ -74,7 +74,8 @@ begin
   if v_limits <> '{}' then
     select string_agg(k.id || ' ' || greatest(0, k.capacity - coalesce(s.used, 0)), ',') into limits
     from longshore.limits k
-    cross join lateral (select sum(g.used) as used from longshore.slot_groups g where g.limit_id = k.id) s
+    cross join lateral (select sum(g.used) as used from longshore.slot_groups g where g.limit_id = k.id
+        and g.era >= (select e.era from longshore.slot_groups e where e.limit_id = k.id order by e.era desc limit 1)) s
     where k.id = any (v_limits) and k.capacity is not null;
   end if;
   changed_lanes := array_to_string(v_lanes, ',');

@@ -16,6 +16,7 @@ declare
   v_capacity int;
   v_lanes int[];
   v_groups int;
+  v_era int;
 begin
   perform longshore.need_read_committed('repair a limit');
   perform pg_advisory_xact_lock(hashtext('longshore.limits'), 0);
@@ -39,6 +40,7 @@ begin
   /* guard: slot-locks */ perform from longshore.slot_groups g
   where g.limit_id = v_limit.id order by g.number for update; /* end slot-locks */
   perform from longshore.limits k where k.id = v_limit.id for no key update;
+  v_era := coalesce((select max(g.era) from longshore.slot_groups g where g.limit_id = v_limit.id), 0);
   with bare as (
     select j.id, ((row_number() over (order by j.id) - 1) % v_groups)::smallint as number from longshore.jobs j
     where j.state = 'running' and j.lane = any (v_lanes) and v_capacity is not null
@@ -58,11 +60,11 @@ begin
     from longshore.spread_slots(v_capacity) s full join counted c using (number)
   ), gone as (
     delete from longshore.slot_groups g
-    where g.limit_id = v_limit.id and not exists (select from wanted w where w.number = g.number)
+    where g.limit_id = v_limit.id and (g.era <> v_era or not exists (select from wanted w where w.number = g.number))
   )
-  insert into longshore.slot_groups as g (limit_id, number, capacity, used, is_draining)
-  select v_limit.id, w.number, w.capacity, w.used, bool_or(w.used > w.capacity) over () from wanted w
-  on conflict (limit_id, number) do update
+  insert into longshore.slot_groups as g (limit_id, era, number, capacity, used, is_draining)
+  select v_limit.id, v_era, w.number, w.capacity, w.used, bool_or(w.used > w.capacity) over () from wanted w
+  on conflict (limit_id, era, number) do update
   set capacity = excluded.capacity, used = excluded.used, is_draining = excluded.is_draining;
   update longshore.limits k set capacity = v_capacity where k.id = v_limit.id;
   perform longshore.reopen(array[v_limit.id]);
