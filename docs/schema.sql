@@ -219,6 +219,10 @@ create table limit_changes (
   constraint limit_changes_pkey PRIMARY KEY (task)
 );
 
+create unlogged table limit_uses (
+  limits integer[] not null
+);
+
 create unlogged table limit_waiters (
   lane integer not null,
   worker_id integer not null,

@@ -243,6 +243,12 @@ create table longshore.slot_groups (
   constraint used_fits check (is_draining or used <= capacity)
 ) with (fillfactor = 50);
 
+-- Which limits are much used, for the leader, see renew_limits: one claim in 16 notes those of which it takes slots. Hints of the last second, so a
+-- crash may lose them.
+create unlogged table longshore.limit_uses (
+  limits int[] not null
+);
+
 -- Tasks whose limits of keys are being changed to what the task says, a page of keys after another, see change_key_limits.
 create table longshore.limit_changes (
   task text primary key,

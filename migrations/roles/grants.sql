@@ -40,6 +40,7 @@ grant execute on function
 -- The upkeep: each duty takes the secret of the leader.
 grant execute on function
   longshore.resign, longshore.promote_due, longshore.rescue, longshore.sweep_groups, longshore.watch_groups, longshore.change_limits,
+  longshore.renew_limits,
   longshore.prepare_history, longshore.forget_history, longshore.forget_expired, longshore.maintain_log_partitions, longshore.switch_to_direct
   to longshore_worker, longshore_relay;
 

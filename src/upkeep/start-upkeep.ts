@@ -1,6 +1,6 @@
 /**
  * Upkeep: the duties that one process, the leader, does for the whole deployment. Duties are one file each: due jobs,
- * rescue, groups and those that are stuck, limits that change, history, an outbox without a relay. Two leaders would do
+ * rescue, groups and those that are stuck, limits that change or are renewed, history, an outbox without a relay. Two leaders would do
  * no harm to them; the lease only saves work.
  */
 import { setTimeout as pause } from 'node:timers/promises'
@@ -13,6 +13,7 @@ import { changeLimits } from './change-limits.ts'
 import { keepHistory } from './keep-history.ts'
 import { isNotLeader, type LeaderRank, lead, resign } from './lead.ts'
 import { createDueJobs } from './promote-due-jobs.ts'
+import { createLimitRenewal } from './renew-limits.ts'
 import { rescueJobs } from './rescue-jobs.ts'
 import { createGroupSweep } from './sweep-groups.ts'
 import { switchToDirect } from './switch-to-direct.ts'
@@ -51,6 +52,7 @@ export function startUpkeep(options: {
   const { db, pool, schema, holder, logger } = options
   const dueJobs = createDueJobs({ db, schema, holder, onError: report })
   const sweepGroups = createGroupSweep(db, schema, holder)
+  const renewLimits = createLimitRenewal(db, schema, holder)
   const watchdog = createWatchdog({
     db: pool,
     schema,
@@ -103,6 +105,7 @@ export function startUpkeep(options: {
     await rescueJobs(db, schema, holder, performance.now() - leadingSince, logger)
     await sweepGroups()
     await changeLimits(db, schema, holder, logger)
+    await renewLimits()
     if (options.rank !== 'relay with Redis')
       await switchToDirect(db, schema, holder, performance.now() - leadingSince, logger)
     if (performance.now() < historyAt) return

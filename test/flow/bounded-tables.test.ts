@@ -24,6 +24,7 @@ const TABLES = [
   'outbox',
   'slot_groups',
   'limits',
+  'limit_uses',
   'lane_heads',
   'workers',
   'workflows',

@@ -255,7 +255,15 @@ const CALLED = [
     'note_built',
     'await_jobs',
   ],
-  ...['change_limits', 'forget_awaited', 'forget_expired', 'locks_held', 'count_running', 'set_asleep'],
+  ...[
+    'change_limits',
+    'renew_limits',
+    'forget_awaited',
+    'forget_expired',
+    'locks_held',
+    'count_running',
+    'set_asleep',
+  ],
 ]
 
 describe('what processes call', () => {

@@ -251,5 +251,20 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
           expectBounded(Math.max(BATCH * 3, SLOT_GROUPS))
         }
       }))
+
+    it('the leader renews limits by their keys', () =>
+      explained(client, mode, async () => {
+        await client.query(
+          `insert into longshore.limit_uses (limits)
+           select array_agg(k.id) from (select k.id from longshore.limits k where k.key <> '' order by k.id limit $1) k`,
+          [BATCH],
+        )
+        await client.query('select 1') // the plan of a statement is told with the next one
+        plans = []
+        const { rows } = await client.query('select renewed, waiting from longshore.renew_limits(-1000)')
+        expect(rows).toEqual([{ renewed: BATCH, waiting: [] }])
+        // Two slot groups each.
+        expectBounded(2 * BATCH)
+      }))
   },
 )

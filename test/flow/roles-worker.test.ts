@@ -331,6 +331,7 @@ describe('the leader', () => {
     "sweep_groups('00000000-0000-0000-0000-000000000000', 1, $1, $2)",
     "watch_groups('00000000-0000-0000-0000-000000000000', 1, 1, 3600000, $1, $2)",
     'change_limits($1, $2)',
+    "renew_limits(0, '{}', 500, $1, $2)",
     'prepare_history(1, $1, $2)',
     'forget_history($1, $2)',
     'forget_expired($1, $2)',

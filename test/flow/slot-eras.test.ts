@@ -9,6 +9,7 @@ import { type TestClient, useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { byRule, type Guard, underWay, useGuards } from '../support/guards.ts'
 import { waitsForLock } from '../support/locks.ts'
+import { eventually } from '../support/signals.ts'
 import { weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
@@ -238,4 +239,72 @@ const guards: Guard[] = [
 
 describe('without its guard', () => {
   it.each(byRule(guards))('[X12] [L5] %s', (_, guard) => check(guard))
+})
+
+interface Look {
+  seen: string
+  renewed: number
+  waiting: number[]
+}
+const look = async (seen: number | string | null, waiting: number[] = []) =>
+  (await database.rows<Look>('select * from longshore.renew_limits($1, $2)', [seen, waiting]))[0] as Look
+const note = (limits: string) =>
+  database.rows(
+    `insert into longshore.limit_uses (limits) select array_agg(id) from longshore.limits where ${limits}`,
+  )
+
+describe('the leader', () => {
+  it('[X12] renews the limits that are used most, when rows have moved, and no more than have moved', async () => {
+    await enqueue(1)
+    await deployment.producer({ tasks: [keyed] }).enqueue(keyed, 1)
+    const { seen } = await look(null)
+    await note('true')
+    expect(await look(seen)).toEqual({ seen, renewed: 0, waiting: [] })
+    // What was noted then is gone.
+    expect(await look(Number(seen) - 1000)).toMatchObject({ renewed: 0, waiting: [] })
+    await note('true')
+    await note("task = 'limited'")
+    const next = await look(Number(seen) - 1000)
+    expect(next).toEqual({ seen: String(Number(seen) + 4 + 20), renewed: 2, waiting: [] })
+    expect(await eras()).toEqual([1])
+    await note('true')
+    await note("task = 'limited'")
+    await database.rows('select longshore.renew_limits($1, p_least => 10)', [Number(seen) - 10])
+    expect((await groups()).filter(({ era }) => era === 2)).toHaveLength(4)
+  })
+
+  it('[X12] comes back for a limit that was held', async () => {
+    await enqueue(1)
+    const hand = await worker()
+    const claiming = await begin()
+    await hand.claim(1, claiming)
+    await database.rows('delete from longshore.limit_uses')
+    await note('true')
+    const held = await look(-1000)
+    expect(held.renewed).toBe(0)
+    expect(held.waiting).toHaveLength(1)
+    await claiming.query('commit')
+    expect(await look(held.seen, held.waiting)).toMatchObject({ renewed: 1, waiting: [] })
+    expect([await used(), await eras()]).toEqual([1, [1]])
+  })
+
+  it('[X12] finds out when Postgres cannot remove old versions, and claims go on', async () => {
+    await enqueue(1)
+    await deployment.worker({ handlers: [other.handle(() => undefined)] })
+    await note('true')
+    await eventually('it has looked once', async () => {
+      return (await database.rows('select from longshore.limit_uses')).length === 0
+    })
+    const client = await database.connect()
+    await eventually('it has renewed the limit', async () => {
+      await note('true')
+      // In one transaction, which cannot remove its own versions.
+      await client.query(
+        `do $$ begin for n in 1..300 loop update longshore.slot_groups set used = used; end loop; end $$`,
+      )
+      return ((await eras())[0] as number) > 0
+    })
+    await client.end()
+    expect(await (await workByHand(database, ['limited'])).claim(1)).toHaveLength(1)
+  })
 })

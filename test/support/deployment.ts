@@ -182,6 +182,7 @@ const TABLES = [
   'longshore.slot_groups',
   'longshore.lane_heads',
   'longshore.limit_waiters',
+  'longshore.limit_uses',
   'longshore.lanes',
   'longshore.outbox',
   'longshore.relayed',

@@ -155,6 +155,7 @@ const TABLES = [
   'slot_groups',
   'lane_heads',
   'limit_waiters',
+  'limit_uses',
   'tasks',
   'outbox',
   'relayed',

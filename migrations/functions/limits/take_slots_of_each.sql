@@ -47,6 +47,9 @@ begin
   /* point: chosen */
   update longshore.slot_groups g set used = /* guard: count */ g.used + t.taken /* end count */
   from unnest(v_rows, v_taken) as t(row, taken) where g.ctid = t.row;
+  if random() < 1 / 16.0 then
+    insert into longshore.limit_uses (limits) values (p_limits);
+  end if;
   select coalesce(array_agg(t.id order by t.id), '{}'), coalesce(array_agg(t.number order by t.id), '{}') into limits, slots
   from unnest(v_ids, v_numbers, v_taken) as t(id, number, taken), generate_series(1, t.taken);
 
