@@ -123,6 +123,7 @@ const everywhere: Weighted[] = [
   [1, named('worker restarts', { worker, facts })],
   [1, named('properties', { worker, hasGpu: fc.boolean() })],
   [2, limits],
+  [2, named('renew', {})],
 ]
 const rest = named('rest', { worker, limit: fc.integer({ min: 1, max: 4 }) })
 const withRedis: Weighted[] = [

@@ -39,6 +39,7 @@ type Deed =
   | { do: 'worker restarts'; worker: number; facts: Facts }
   | { do: 'properties'; worker: number; hasGpu: boolean }
   | { do: 'limits'; all: number | undefined; perKey: number | undefined }
+  | { do: 'renew' }
   | { do: 'rest'; worker: number; limit: number }
   // Only where there is Redis.
   | { do: 'relay'; turns: number; gap: Command | null }
@@ -184,6 +185,9 @@ async function act(world: World, given: Command): Promise<void> {
       model.limits.set('tight', { ...(all ? { all } : {}), ...(perKey ? { perKey } : {}) })
       return
     }
+    case 'renew':
+      await pool.query('select longshore.renew_slot_groups(array(select id from longshore.limits))')
+      return
     case 'rest': {
       await rest(world)
       await auditAll(world, 'at rest')
