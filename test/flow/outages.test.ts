@@ -30,10 +30,17 @@ function capture() {
   return { lines, logger, said, says: (text: string) => eventually(text, async () => said(text) > 0, 60_000) }
 }
 
-/** What a broken connection leads to. Others are lines of their own: that another process leads meanwhile, that a queue is built anew. */
+/**
+ * The line that tells of the outage, whatever the first sign of it was, and all others that a broken connection leads to. Others are lines of
+ * their own: that another process leads meanwhile, that a queue is built anew.
+ */
 const BROKEN = /ECONN|EPIPE|[Cc]onnection|[Cc]losed|[Tt]erminat/
 const errorsIn = (lines: Line[]) =>
-  lines.flatMap(({ msg, err }) => (err && BROKEN.test(err.message) ? [`${msg}: ${err.message}`] : []))
+  lines.flatMap(({ msg, err }) =>
+    err && (/cannot be (used|reached)/.test(msg) || BROKEN.test(err.message))
+      ? [`${msg}: ${err.message}`]
+      : [],
+  )
 
 /** Where nothing listens. */
 async function closedPort(protocol: string): Promise<string> {
