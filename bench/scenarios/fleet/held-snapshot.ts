@@ -14,7 +14,10 @@ const RATIO = { name: 'claim, last : first', unit: '×', better: 'lower', isHead
 
 const SIDES: Readonly<Record<string, { isHeld: boolean; workload: Workload }>> = {
   '10 tasks, held': { isHeld: true, workload: { tasks: 10 } },
-  '1 task, held': { isHeld: true, workload: {} },
+  '10 tasks under limits, held': {
+    isHeld: true,
+    workload: { tasks: 10, limited: { tasks: 10, concurrency: 100 } },
+  },
   '10 tasks, not held': { isHeld: false, workload: { tasks: 10 } },
 }
 
