@@ -22,7 +22,7 @@ export interface ClaimCursor {
 export interface ClaimNote {
   readonly from: number | null
   readonly isFilled: boolean
-  /** Jobs were left behind that may run later. */
+  /** Jobs were left behind that may run at any moment: a limit keeps them, or another transaction locks them. */
   readonly isLimited: boolean
   /** The worst score of what was claimed. */
   readonly worst: number | undefined

@@ -58,7 +58,7 @@ export function createDirectSource(options: {
     const mayBeMore = cursor.note({
       from,
       isFilled: answer.claimed.length === limit,
-      isLimited: answer.wait !== null,
+      isLimited: answer.wait === 'full' || answer.wait === 'busy',
       worst: answer.claimed.at(-1)?.score,
       ms: performance.now() - since,
     })
