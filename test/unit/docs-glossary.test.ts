@@ -21,7 +21,7 @@ const OLD_NAMES = [
   ...['introduce_tasks', 'leave_redis', 'straight from', 'straight to', 'straight through'],
 ]
 const VAGUE = /\b(whoever|whomever|somebody|someone|nobody|everybody|anybody|in vain)\b/gi
-/** Pages that were written before, for those who change longshore. A new page is not among them. */
+/** Pages for those who change longshore: they name what was there before, and titles of tests. */
 const NOT_YET = ['architecture.md', 'guarantees.md']
 const pages = [
   'README.md',
