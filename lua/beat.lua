@@ -19,7 +19,7 @@ for at = 1, #taken, 2 do
   local since = string.match(taken[at + 1], '^%S+ (%S+)')
   if since and #overdue < 1000 and now_ms - tonumber(since) > tonumber(arg.overdueMs) then overdue[#overdue + 1] = taken[at] end
 end
---- Nobody waits for the slots of a limit whose jobs all run: that count is looked at again when a job comes.
+--- No job waits for the slots of a limit whose jobs all run: its count is looked at again when a job comes.
 local function is_waited_for(limit)
   for _, number in ipairs(redis.call('SMEMBERS', prefix .. 'under:' .. limit)) do
     local lane = lane_of(number)

@@ -11,7 +11,7 @@ set search_path = pg_catalog, pg_temp
 -- Of arrays as long as a claim the planner believes that they are short.
 set enable_nestloop = off
 -- `skip locked` passes over a row that another transaction holds, but not always: where the transaction that changes the row commits just
--- now, Postgres goes on to the row's new version and waits for whoever holds that. Here this could be a settle that waits for a slot
+-- now, Postgres goes on to the row's new version and waits for the transaction that holds it. Here this could be a settle that waits for a slot
 -- group of this claim. Then the call is given up (lock_not_available), and the worker sends it again at once.
 set lock_timeout = '10ms'
 as $$

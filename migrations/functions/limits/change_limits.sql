@@ -1,4 +1,4 @@
--- The leader's part of changing limits: the next page of keys of one of the tasks whose limits are being changed, whoever began it.
+-- The leader's part of changing limits: the next page of keys of one of the tasks whose limits are being changed, by any process.
 -- `task` is null when there is none, or while limits are being set.
 -- public: worker, relay
 create function longshore.change_limits(

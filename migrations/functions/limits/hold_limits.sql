@@ -1,7 +1,7 @@
 -- The limits of these tasks are about to change (to p_concurrency and p_per_key, one entry a task): hold what this will touch at
 -- once, in the order in which everybody takes it: workers, jobs, slot groups, limits. That is the limit of each task, and where a
 -- first limit is set what runs under it; limits that keys have already are changed in pages, see change_key_limits. One change at
--- a time. Gives up soon (lock_not_available: try again): what it holds while it waits for somebody's open transaction stops the
+-- a time. Gives up soon (lock_not_available: try again): what it holds while it waits for another transaction stops the
 -- claims of workers.
 create function longshore.hold_limits(p_tasks text[], p_concurrency int[], p_per_key int[]) returns void
 language plpgsql volatile

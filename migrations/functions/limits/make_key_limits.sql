@@ -19,8 +19,8 @@ begin
   then
     return false;
   end if;
-  -- Nothing of them runs: whoever declared the limit counted what ran, and since then every claim takes slots. What is left of limits
-  -- that were removed some time ago is in use by nobody.
+  -- Nothing of them runs: the transaction that declared the limit counted what ran, and since then every claim takes slots. What is left of limits
+  -- that were removed some time ago is not in use.
   delete from longshore.slot_groups g
   where g.limit_id = any (array(
     select k.id from longshore.lanes l
