@@ -19,6 +19,15 @@ create table awaited (
 CREATE INDEX awaited_by_role ON awaited USING btree (asked_by);
 CREATE INDEX awaited_logs ON awaited USING btree (job_id) WHERE wants_logs;
 
+create table duties (
+  name text not null,
+  failing_since timestamp with time zone not null default now(),
+  error text not null,
+  constraint duties_error_check CHECK ((length(error) <= 1000)),
+  constraint duties_name_check CHECK (((length(name) >= 1) AND (length(name) <= 100))),
+  constraint duties_pkey PRIMARY KEY (name)
+);
+
 create table edges (
   parent uuid not null,
   child uuid not null,
@@ -56,6 +65,21 @@ CREATE INDEX finished_jobs_of_group ON ONLY finished_jobs USING btree (group_id,
 
 -- table finished_jobs_default, a partition
 
+create table forgetting (
+  only_row boolean not null default true,
+  step text not null default 'resting'::text,
+  began_at timestamp with time zone not null default now(),
+  next_at timestamp with time zone not null default (now() + '01:00:00'::interval),
+  lane integer not null default 0,
+  job uuid not null default '00000000-0000-0000-0000-000000000000'::uuid,
+  marked integer not null default 0,
+  wait_for xid8,
+  void_from timestamp with time zone,
+  constraint forgetting_only_row_check CHECK (only_row),
+  constraint forgetting_pkey PRIMARY KEY (only_row),
+  constraint forgetting_step_check CHECK ((step = ANY (ARRAY['resting'::text, 'marking'::text, 'waiting'::text, 'clearing'::text, 'names'::text])))
+) with (fillfactor=50);
+
 create table functions (
   name text not null,
   checksum text not null,
@@ -85,6 +109,15 @@ create table groups (
 );
 CREATE INDEX groups_finished ON groups USING btree (finished_at) WHERE (finished_at IS NOT NULL);
 CREATE INDEX groups_unfinished ON groups USING btree (id) WHERE (finished_at IS NULL);
+
+create table history_passes (
+  partition text not null,
+  before date not null,
+  next_block bigint not null default 0,
+  passed_over integer not null default 0,
+  is_done boolean not null default false,
+  constraint history_passes_pkey PRIMARY KEY (partition)
+);
 
 create table job_logs (
   job_id uuid not null,
@@ -162,6 +195,7 @@ CREATE INDEX jobs_of_group ON jobs USING btree (group_id, state) WHERE (group_id
 CREATE INDEX jobs_of_workflow ON jobs USING btree (workflow, workflow_seq) WHERE (workflow IS NOT NULL);
 CREATE UNIQUE INDEX jobs_one_turn ON jobs USING btree (workflow) WHERE has_turn;
 CREATE INDEX jobs_ready ON jobs USING btree (lane, score, id) WHERE (state = 'ready'::job_state);
+CREATE INDEX jobs_running ON jobs USING btree (worker_id) WHERE (state = 'running'::job_state);
 CREATE INDEX jobs_scheduled ON jobs USING btree (((score & '4398046511103'::bigint))) WHERE (state = 'scheduled'::job_state);
 
 create table lane_heads (
@@ -178,6 +212,11 @@ CREATE INDEX lane_heads_closed ON lane_heads USING btree (closed_by) WHERE (clos
 CREATE INDEX lane_heads_closed_below ON lane_heads USING btree (parent) WHERE (closed_by > 0);
 CREATE INDEX lane_heads_open ON lane_heads USING btree (parent, score, job_id) WHERE (closed_by IS NULL);
 
+create table lane_uses (
+  lane integer not null
+);
+CREATE INDEX lane_uses_by_lane ON lane_uses USING btree (lane);
+
 create table lanes (
   id integer generated always as identity,
   queue text not null,
@@ -186,6 +225,7 @@ create table lanes (
   constraint_tag text not null,
   concurrency_key text not null default ''::text,
   parent integer,
+  unused_since timestamp with time zone,
   constraint constraint_tag_is_canonical CHECK ((constraint_tag ~ '^c:([a-z][a-z0-9_]{0,39}=([ -$&-+.-<>-~-]|%[0-9A-F]{2})+(,[a-z][a-z0-9_]{0,39}=([ -$&-+.-<>-~-]|%[0-9A-F]{2})+){0,2})?$'::text)),
   constraint lanes_concurrency_key_check CHECK ((length(concurrency_key) <= 200)),
   constraint lanes_constraint_tag_check CHECK (((constraint_tag ~~ 'c:%'::text) AND (length(constraint_tag) <= 500))),
@@ -198,6 +238,9 @@ create table lanes (
 );
 CREATE INDEX lanes_by_key ON lanes USING btree (task, concurrency_key, tag, constraint_tag, queue) WHERE (concurrency_key <> ''::text);
 CREATE INDEX lanes_by_kind ON lanes USING btree (task, tag, constraint_tag, queue) WHERE (concurrency_key = ''::text);
+CREATE INDEX lanes_by_parent ON lanes USING btree (parent) WHERE (parent IS NOT NULL);
+CREATE INDEX lanes_by_queue ON lanes USING btree (queue, id) WHERE (concurrency_key = ''::text);
+CREATE INDEX lanes_by_queue_with_key ON lanes USING btree (queue, id) WHERE (concurrency_key <> ''::text);
 
 create table leader (
   only_row boolean not null default true,
@@ -217,6 +260,16 @@ create table limit_changes (
   done_to text not null default ''::text,
   passed_over integer not null default 0,
   constraint limit_changes_pkey PRIMARY KEY (task)
+);
+
+create table limit_looks (
+  only_row boolean not null default true,
+  done_to integer,
+  idle_since xid8,
+  marked xid8,
+  marked_at timestamp with time zone not null default '-infinity'::timestamp with time zone,
+  constraint limit_looks_only_row_check CHECK (only_row),
+  constraint limit_looks_pkey PRIMARY KEY (only_row)
 );
 
 create unlogged table limit_uses (
@@ -275,6 +328,7 @@ create unlogged table past_runs (
   ended_at timestamp with time zone not null default now(),
   constraint past_runs_pkey PRIMARY KEY (job_id, lease_token)
 );
+CREATE INDEX past_runs_by_time ON past_runs USING btree (ended_at);
 
 create unlogged table past_workers (
   id integer not null,
@@ -328,17 +382,21 @@ create table settings (
   watchdog_ms bigint not null default 600000,
   watchdog_cancels boolean not null default false,
   most_waits integer not null default 1000000,
+  max_queues integer not null default 1000,
+  history_until date not null default '2000-01-01'::date,
   constraint at_most_three_property_keys CHECK ((cardinality(property_keys) <= 3)),
   constraint property_keys_are_words CHECK (((array_to_string(property_keys, ','::text) ~ '^([a-z][a-z0-9_]{0,39}(,[a-z][a-z0-9_]{0,39})*)?$'::text) AND (cardinality(string_to_array(array_to_string(property_keys, ','::text), ','::text)) = cardinality(property_keys)))),
   constraint property_keys_differ CHECK ((COALESCE((property_keys[1] <> property_keys[2]), true) AND COALESCE((property_keys[1] <> property_keys[3]), true) AND COALESCE((property_keys[2] <> property_keys[3]), true))),
   constraint settings_deployment_check CHECK ((deployment ~ '^[a-z0-9]{1,40}$'::text)),
   constraint settings_dispatch_check CHECK ((dispatch = ANY (ARRAY['direct'::text, 'redis'::text]))),
+  constraint settings_max_queues_check CHECK (((max_queues >= 1) AND (max_queues <= 1000000))),
   constraint settings_most_waits_check CHECK (((most_waits >= 1) AND (most_waits <= 100000000))),
   constraint settings_only_row_check CHECK (only_row),
   constraint settings_pkey PRIMARY KEY (only_row),
   constraint settings_retention_days_check CHECK (((retention_days >= 1) AND (retention_days <= 3650))),
   constraint settings_watchdog_ms_check CHECK (((watchdog_ms >= 100) AND (watchdog_ms <= '31536000000'::bigint)))
 );
+CREATE TRIGGER retention_lowered BEFORE UPDATE OF retention_days ON settings FOR EACH ROW WHEN ((new.retention_days < old.retention_days)) EXECUTE FUNCTION retention_lowered();
 CREATE TRIGGER retention_raised AFTER UPDATE OF retention_days ON settings FOR EACH ROW WHEN ((new.retention_days > old.retention_days)) EXECUTE FUNCTION retention_raised();
 
 create table slot_groups (

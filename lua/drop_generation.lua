@@ -24,7 +24,7 @@ if #lanes_left == 0 then
   drop(listed('HKEYS', old .. 'workers'), { 'queue:', 'worker:' })
   drop(listed('HKEYS', old .. 'slots'), { 'under:' })
   drop(listed('HKEYS', old .. 'kinds'), { 'heads:', 'workers-of:' })
-  for _, name in ipairs({ 'jobs', 'held', 'taken', 'slots', 'turns', 'low', 'idle', 'rung', 'open', 'workers', 'kinds', 'lanes', 'bounded', 'stood', 'spilled', 'full' }) do
+  for _, name in ipairs({ 'jobs', 'held', 'taken', 'slots', 'turns', 'low', 'idle', 'rung', 'open', 'workers', 'kinds', 'kind-sizes', 'lanes', 'bounded', 'stood', 'spilled', 'full' }) do
     redis.call('UNLINK', old .. name)
   end
   return { 'OK', 0 }

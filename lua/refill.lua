@@ -32,6 +32,7 @@ if not lane then
   local key = prefix .. 'lane-facts:' .. arg.lane
   redis.call('HSET', key, 'kind', arg.kind)
   redis.call('SADD', prefix .. 'lanes', arg.lane)
+  redis.call('HINCRBY', prefix .. 'kind-sizes', arg.kind, 1)
   for _, limit in ipairs({ { 'limit', arg.limit, arg.free, arg.kind }, { 'key-limit', arg.keyLimit, arg.keyFree, arg.lane } }) do
     if limit[2] ~= '' then
       redis.call('HSET', key, limit[1], limit[2])

@@ -22,6 +22,10 @@ create table longshore.settings (
   watchdog_cancels boolean not null default false,
   -- How many rows of `awaited` one role may have.
   most_waits int not null default 1000000 check (most_waits between 1 and 100000000),
+  -- How many queues there may be: a job for one more is refused, see check_queues.
+  max_queues int not null default 1000 check (max_queues between 1 and 1000000),
+  -- Until which day the history may hold jobs that ended under a longer retention than today's.
+  history_until date not null default '2000-01-01',
   constraint at_most_three_property_keys check (cardinality(property_keys) <= 3),
   constraint property_keys_are_words check (
     array_to_string(property_keys, ',') ~ '^([a-z][a-z0-9_]{0,39}(,[a-z][a-z0-9_]{0,39})*)?$'
@@ -70,6 +74,8 @@ create table longshore.lanes (
   -- Jobs with a concurrency key have a lane for each key, below the same lane without one: its parent.
   concurrency_key text not null default '' check (length(concurrency_key) <= 200),
   parent int,
+  -- Since then it has no jobs, as far as the leader knows, see forget_lanes. Null: it is in use.
+  unused_since timestamptz,
   constraint constraint_tag_is_canonical
     check (constraint_tag ~ '^c:([a-z][a-z0-9_]{0,39}=([ -$&-+.-<>-~-]|%[0-9A-F]{2})+(,[a-z][a-z0-9_]{0,39}=([ -$&-+.-<>-~-]|%[0-9A-F]{2})+){0,2})?$'),
   constraint only_a_key_has_a_parent check ((concurrency_key = '') = (parent is null)),
@@ -80,6 +86,36 @@ create table longshore.lanes (
 create index lanes_by_kind on longshore.lanes (task, tag, constraint_tag, queue) where concurrency_key = '';
 create index lanes_by_key on longshore.lanes (task, concurrency_key, tag, constraint_tag, queue)
   where concurrency_key <> '';
+-- Every queue that has lanes has one without a key.
+create index lanes_by_queue on longshore.lanes (queue, id) where concurrency_key = '';
+-- Two, so that few lanes without a key are not looked for among thousands with one.
+create index lanes_by_queue_with_key on longshore.lanes (queue, id) where concurrency_key <> '';
+create index lanes_by_parent on longshore.lanes (parent) where parent is not null;
+
+-- Lanes that were marked as unused and that a transaction has used since: the leader takes the mark away, see forget_lanes.
+create table longshore.lane_uses (
+  lane int not null
+);
+create index lane_uses_by_lane on longshore.lane_uses (lane);
+
+-- How far the leader is with forgetting what is not used any more, see forget_lanes. One row.
+create table longshore.forgetting (
+  only_row boolean primary key default true check (only_row),
+  -- A round marks lanes without ready jobs, waits for the transactions that may not have seen the marks, and clears the marks of all lanes that have jobs.
+  step text not null default 'resting' check (step in ('resting', 'marking', 'waiting', 'clearing', 'names')),
+  began_at timestamptz not null default now(),
+  -- The next round begins then.
+  next_at timestamptz not null default now() + interval '1 hour',
+  -- The last lane, and the last job, that it has come to.
+  lane int not null default 0,
+  job uuid not null default '00000000-0000-0000-0000-000000000000',
+  marked int not null default 0,
+  -- Transactions with a lower number may not have seen the marks.
+  wait_for xid8,
+  -- Rounds from then on came to no end within a day: their marks say too early a time.
+  void_from timestamptz
+) with (fillfactor = 50);
+insert into longshore.forgetting default values;
 
 
 -- One row for each start of a worker. Which lanes it may run: see the view worker_lanes.
@@ -200,6 +236,8 @@ create table longshore.jobs (
 );
 create index jobs_ready on longshore.jobs (lane, score, id) where state = 'ready';
 create index jobs_scheduled on longshore.jobs ((score & 4398046511103)) where state = 'scheduled';
+-- What each worker holds.
+create index jobs_running on longshore.jobs (worker_id) where state = 'running';
 create index jobs_cancelled on longshore.jobs (worker_id) where is_cancelled;
 create index jobs_of_group on longshore.jobs (group_id, state) where group_id is not null;
 create index jobs_of_workflow on longshore.jobs (workflow, workflow_seq) where workflow is not null;
@@ -213,6 +251,7 @@ create unlogged table longshore.past_runs (
   ended_at timestamptz not null default now(),
   primary key (job_id, lease_token)
 );
+create index past_runs_by_time on longshore.past_runs (ended_at);
 
 
 -- A limit is a task's own (key '') or that of one of its concurrency keys: at most `capacity` jobs run at once.
@@ -257,6 +296,18 @@ create table longshore.limit_changes (
   -- How many keys it could not have, so that another pass follows.
   passed_over int not null default 0
 );
+
+-- How far the leader is with forgetting limits that are not used any more, see forget_limits. One row.
+create table longshore.limit_looks (
+  only_row boolean primary key default true check (only_row),
+  -- The last limit that the pass under way has come to; null between two passes.
+  done_to int,
+  -- It forgets what no transaction has changed since this one; the next pass, since `marked`.
+  idle_since xid8,
+  marked xid8,
+  marked_at timestamptz not null default '-infinity'
+);
+insert into longshore.limit_looks default values;
 
 -- Workers that have room for more jobs while a limit keeps jobs of this lane from them, see leave_to_waiters. Only for tasks whose
 -- jobs stand in several lanes. Hints of the last second, so a crash may lose them.
@@ -376,8 +427,21 @@ create index finished_jobs_of_group on longshore.finished_jobs (group_id, state)
 -- Settle must never fail because a partition is missing.
 create table longshore.finished_jobs_default partition of longshore.finished_jobs default;
 
+-- How far the upkeep is with what is to go, see forget_page: a row for each partition that is on its way out, and one for a default partition
+-- that has held rows.
+create table longshore.history_passes (
+  partition text primary key,
+  -- What goes was kept until before this day.
+  before date not null,
+  -- Where the next page begins.
+  next_block bigint not null default 0,
+  -- How many rows this pass had to leave, so that another one follows.
+  passed_over int not null default 0,
+  is_done boolean not null default false
+);
+
 -- A longer retention needs partitions that are not there yet. They are made together with the change, so that no job goes to the
--- default partition meanwhile.
+-- default partition meanwhile; beside a default partition with very many rows the leader makes them later.
 create function longshore.retention_raised() returns trigger
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
@@ -393,6 +457,21 @@ end
 $$;
 create trigger retention_raised after update of retention_days on longshore.settings
   for each row when (new.retention_days > old.retention_days) execute function longshore.retention_raised();
+
+-- Jobs that ended under a longer retention are kept as long as that said.
+create function longshore.retention_lowered() returns trigger
+language plpgsql volatile
+security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+  -- A day more: for what is just being ended.
+  new.history_until := greatest(old.history_until,
+    longshore.kept_until((now() at time zone 'utc')::date + 1, old.retention_days));
+  return new;
+end
+$$;
+create trigger retention_lowered before update of retention_days on longshore.settings
+  for each row when (new.retention_days < old.retention_days) execute function longshore.retention_lowered();
 
 -- Which processes wait for the result of a job, and on which channel.
 create table longshore.awaited (
@@ -487,6 +566,13 @@ create table longshore.leader (
   since timestamptz not null default now()
 );
 insert into longshore.leader default values;
+
+-- Duties of the upkeep that fail, as the leader says. A row while one does.
+create table longshore.duties (
+  name text primary key check (length(name) between 1 and 100),
+  failing_since timestamptz not null default now(),
+  error text not null check (length(error) <= 1000)
+);
 
 -- At the commit, as late as possible, since a transaction may be open for minutes: notify the relay if it sleeps. As its owner: at
 -- the commit the current user is the caller again.

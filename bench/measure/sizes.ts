@@ -1,4 +1,6 @@
 /** Owns how much is measured: enough for a figure that holds, or (`--quick`) for a look in about a minute. */
+import type { Past } from '../jobs/past.ts'
+
 export interface Sizes {
   readonly rounds: number
   /** How long single enqueues are counted. */
@@ -24,6 +26,8 @@ export interface Sizes {
   /** Ready jobs that stand behind those; variants multiply it by up to 500. */
   readonly standing: number
   readonly historyRows: number
+  /** Jobs of groups of a day that is over. */
+  readonly oldDayJobs: number
   /** Drained by a fleet of warm worker processes. */
   readonly fleetJobs: number
   /** Drained by a crowd of workers, or under limits by key. */
@@ -40,6 +44,10 @@ export interface Sizes {
   /** A quarter of the time in which a transaction is opened, and held from the second quarter on. */
   readonly quarterMs: number
   readonly rebuildJobs: number
+  /** What an aged deployment has behind it. */
+  readonly past: Past
+  /** How long an aged deployment is watched while it is idle. */
+  readonly agedIdleMs: number
   /** How long to wait for a quiet machine before each measurement. */
   readonly patienceMs: number
 }
@@ -60,6 +68,7 @@ export const FULL: Omit<Sizes, 'rounds'> = {
   firstJobs: 60_000,
   standing: 10_000,
   historyRows: 10_000_000,
+  oldDayJobs: 5_000_000,
   fleetJobs: 100_000,
   crowdJobs: 20_000,
   crowdMs: 5000,
@@ -70,6 +79,8 @@ export const FULL: Omit<Sizes, 'rounds'> = {
   graphJobs: 10_000,
   quarterMs: 60_000,
   rebuildJobs: 1_000_000,
+  past: { keys: 100_000, queues: 5000, ended: 600_000 },
+  agedIdleMs: 30_000,
   patienceMs: 5000,
 }
 
@@ -89,6 +100,7 @@ export const QUICK: Omit<Sizes, 'rounds'> = {
   firstJobs: 30_000,
   standing: 1000,
   historyRows: 500_000,
+  oldDayJobs: 500_000,
   fleetJobs: 10_000,
   crowdJobs: 6000,
   crowdMs: 3000,
@@ -99,6 +111,8 @@ export const QUICK: Omit<Sizes, 'rounds'> = {
   graphJobs: 3000,
   quarterMs: 15_000,
   rebuildJobs: 200_000,
+  past: { keys: 2000, queues: 100, ended: 30_000 },
+  agedIdleMs: 10_000,
   patienceMs: 500,
 }
 

@@ -20,11 +20,13 @@ import { footprint } from './fleet/footprint.ts'
 import { heldSnapshot } from './fleet/held-snapshot.ts'
 import { liveness } from './fleet/liveness.ts'
 import { tenTasks } from './fleet/ten-tasks.ts'
+import { agedDirect, agedThroughRedis } from './growth/aged.ts'
 import { backlog } from './growth/backlog.ts'
 import { graphs } from './growth/graphs.ts'
 import { history } from './growth/history.ts'
 import { idleWorkers } from './growth/idle-workers.ts'
 import { limitKeys } from './growth/limit-keys.ts'
+import { oldDay } from './growth/old-day.ts'
 import { openTransaction } from './growth/open-transaction.ts'
 import { rebuild } from './growth/rebuild.ts'
 import { workersBalanced, workersFanout } from './growth/workers.ts'
@@ -47,12 +49,14 @@ export const scenarioSets = {
     idleWorkers,
     backlog,
     history,
+    oldDay,
     workersFanout,
     workersBalanced,
     limitKeys,
     openTransaction,
     rebuild,
   ],
+  aged: [agedDirect, agedThroughRedis],
   fleet: [fleetDrain],
   tasks: [tenTasks],
   snapshot: [heldSnapshot],
@@ -68,6 +72,10 @@ export const SETS: Readonly<Record<keyof typeof scenarioSets, { says: string; ro
   all: { says: 'longshore beside its peers, the default', rounds: 3 },
   itself: { says: 'longshore with a feature beside longshore without', rounds: 2 },
   growth: { says: 'longshore with very many jobs, workers or keys beside longshore with few', rounds: 1 },
+  aged: {
+    says: 'a deployment with unused keys, queue names and history behind it beside a fresh one',
+    rounds: 3,
+  },
   fleet: { says: 'a drain by 1 to 16 warm worker processes, and by 50 and 200 workers in one', rounds: 3 },
   tasks: { says: 'a worker with ten tasks beside one with a single task', rounds: 10 },
   snapshot: { says: 'claims beside a snapshot that is held open for three minutes', rounds: 1 },

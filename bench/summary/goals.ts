@@ -144,6 +144,13 @@ export const goals: readonly Goal[] = [
       beside('Q7', 'ten-tasks', side, '1 task', { atMost: 1.05 }, figure),
     ),
   ),
+  ...['aged-direct', 'aged-redis'].flatMap(scenario =>
+    ['straight after', 'later'].flatMap(side =>
+      ['idle: CPU', 'idle: transactions', 'cost', 'steady cost'].map(figure =>
+        beside('Q9', scenario, side, 'fresh', { atMost: 1.2 }, figure),
+      ),
+    ),
+  ),
   ...['10 tasks, held', '10 tasks under limits, held'].map(side =>
     alone('Q10', 'held-snapshot', side, { atMost: 1.5 }, 'claim, last : first'),
   ),

@@ -34,24 +34,26 @@ grant select (id, task, concurrency_key) on longshore.lanes to longshore_worker;
 -- Relays: the outbox, and how far Redis is.
 grant execute on function
   longshore.relay_read, longshore.read_lane, longshore.describe_lanes, longshore.lanes_with_jobs, longshore.lead_as_relay,
-  longshore.set_asleep, longshore.raise_epoch, longshore.set_dispatch, longshore.note_generation, longshore.note_built
+  longshore.set_asleep, longshore.raise_epoch, longshore.set_dispatch, longshore.note_generation, longshore.note_built,
+  longshore.note_ended, longshore.queues_with_jobs
   to longshore_relay;
 
 -- The upkeep: each duty takes the secret of the leader.
 grant execute on function
   longshore.resign, longshore.promote_due, longshore.rescue, longshore.sweep_groups, longshore.watch_groups, longshore.change_limits,
-  longshore.renew_limits,
+  longshore.renew_limits, longshore.forget_limits, longshore.forget_heads, longshore.forget_lanes, longshore.note_duty,
   longshore.prepare_history, longshore.forget_history, longshore.forget_expired, longshore.maintain_log_partitions, longshore.switch_to_direct
   to longshore_worker, longshore_relay;
 
--- Health: sessions that stop others with locks.
+-- Health: sessions that stop others with locks, and duties that fail.
+grant select on longshore.duties to longshore_worker, longshore_relay, longshore_reader;
 grant execute on function longshore.locks_held to longshore_worker, longshore_relay, longshore_reader;
 
 -- Relays for their figures, readers to look: everything but what jobs carry.
 grant select on
-  longshore.tasks, longshore.lanes, longshore.limits, longshore.slot_groups, longshore.limit_changes,
+  longshore.tasks, longshore.lanes, longshore.lane_uses, longshore.forgetting, longshore.limits, longshore.slot_groups, longshore.limit_changes,
   longshore.lane_heads, longshore.outbox, longshore.queues, longshore.relayed, longshore.groups, longshore.edges,
-  longshore.workflows, longshore.lease_tokens
+  longshore.workflows, longshore.lease_tokens, longshore.history_passes
   to longshore_relay, longshore_reader;
 -- Not their secrets.
 grant select (

@@ -11,35 +11,37 @@ type Options = DatabaseOptions & { json?: boolean; wait?: boolean }
 
 const LOOK_MS = 250
 
-export function addDrainCommands(program: Command): void {
-  const drain = program
+export function addDrainCommand(program: Command): void {
+  const command = program
     .command('drain')
     .description(
       'have workers take no more jobs; what they run goes on, and resume lets them take jobs again',
     )
     .option('--wait', 'end when they run nothing any more')
-  const resume = program.command('resume').description('let drained workers take jobs again')
-  for (const [command, isToDrain] of [
-    [drain, true],
-    [resume, false],
-  ] as const) {
-    command
-      .argument(
-        '<workers...>',
-        'ids, or names as in `longshore top`; a name means every live worker that has it',
-      )
-      .option('--json', 'print them as JSON')
-    addDatabaseOptions(command).action(async (named: string[], options: Options) => {
-      const where = { postgres: requireDatabaseUrl(options), schema: options.schema }
-      await withPool(where, async (pool, schema) => {
-        const workers = await drainWorkers(pool, schema, named, isToDrain)
-        refuseUnknown(named, workers)
-        while (options.wait && (await readRunning(pool, schema, workers)) > 0) await pause(LOOK_MS)
-        if (options.json) printJson({ schema, workers })
-        else for (const worker of workers) print(described(worker, isToDrain, options.wait === true))
-      })
+  addCommand(command, true)
+}
+
+export function addResumeCommand(program: Command): void {
+  addCommand(program.command('resume').description('let drained workers take jobs again'), false)
+}
+
+function addCommand(command: Command, isToDrain: boolean): void {
+  command
+    .argument(
+      '<workers...>',
+      'ids, or names as in `longshore top`; a name means every live worker that has it',
+    )
+    .option('--json', 'print them as JSON')
+  addDatabaseOptions(command).action(async (named: string[], options: Options) => {
+    const where = { postgres: requireDatabaseUrl(options), schema: options.schema }
+    await withPool(where, async (pool, schema) => {
+      const workers = await drainWorkers(pool, schema, named, isToDrain)
+      refuseUnknown(named, workers)
+      while (options.wait && (await readRunning(pool, schema, workers)) > 0) await pause(LOOK_MS)
+      if (options.json) printJson({ schema, workers })
+      else for (const worker of workers) print(described(worker, isToDrain, options.wait === true))
     })
-  }
+  })
 }
 
 function refuseUnknown(named: string[], workers: DrainedWorker[]): void {

@@ -5,25 +5,37 @@ import { Command } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
 import { cut } from '../job/shown.ts'
 import { ownFile } from '../runtime/own-files.ts'
-import { addCancelCommand } from './cancel.ts'
-import { addDevCommand } from './dev.ts'
-import { addDoctorCommand } from './doctor.ts'
-import { addDrainCommands } from './drain.ts'
-import { addExplainCommand } from './explain.ts'
-import { addGroupsCommand } from './groups.ts'
-import { addLogsCommand } from './logs.ts'
-import { addMigrateCommand } from './migrate.ts'
 import { tell, tellError, writeHelp } from './output.ts'
-import { addPropertiesCommand } from './properties.ts'
-import { addQueuesCommand } from './queues.ts'
-import { addRelayCommand } from './relay.ts'
-import { addTopCommand } from './top.ts'
-import { addWatchdogCommand } from './watchdog.ts'
-import { addWorkerCommand } from './worker.ts'
-import { addWorkflowsCommand } from './workflows.ts'
 
 /** For output that is still being written. */
 const LINGER_MS = 500
+
+/** Each is loaded when it is asked for: to load all of them takes five times as long as to start Node. */
+const COMMANDS: Readonly<Record<string, () => Promise<(program: Command) => void>>> = {
+  cancel: async () => (await import('./cancel.ts')).addCancelCommand,
+  dev: async () => (await import('./dev.ts')).addDevCommand,
+  doctor: async () => (await import('./doctor.ts')).addDoctorCommand,
+  drain: async () => (await import('./drain.ts')).addDrainCommand,
+  explain: async () => (await import('./explain.ts')).addExplainCommand,
+  groups: async () => (await import('./groups.ts')).addGroupsCommand,
+  logs: async () => (await import('./logs.ts')).addLogsCommand,
+  migrate: async () => (await import('./migrate.ts')).addMigrateCommand,
+  properties: async () => (await import('./properties.ts')).addPropertiesCommand,
+  queues: async () => (await import('./queues.ts')).addQueuesCommand,
+  relay: async () => (await import('./relay.ts')).addRelayCommand,
+  resume: async () => (await import('./drain.ts')).addResumeCommand,
+  top: async () => (await import('./top.ts')).addTopCommand,
+  watchdog: async () => (await import('./watchdog.ts')).addWatchdogCommand,
+  worker: async () => (await import('./worker.ts')).addWorkerCommand,
+  workflows: async () => (await import('./workflows.ts')).addWorkflowsCommand,
+}
+
+/** All of them, where the help or a mistake needs their names. */
+function asked(name = ''): (() => Promise<(program: Command) => void>)[] {
+  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined
+  if (command) return [command]
+  return name === '--version' || name === '-V' ? [] : Object.values(COMMANDS)
+}
 
 const { version } = JSON.parse(readFileSync(ownFile('package.json'), 'utf8')) as {
   version: string
@@ -46,21 +58,7 @@ something; when a second signal forced the end 130 (SIGINT) or 143 (SIGTERM).`,
   })
   .exitOverride()
 
-addCancelCommand(program)
-addExplainCommand(program)
-addDoctorCommand(program)
-addDrainCommands(program)
-addGroupsCommand(program)
-addLogsCommand(program)
-addMigrateCommand(program)
-addPropertiesCommand(program)
-addQueuesCommand(program)
-addRelayCommand(program)
-addTopCommand(program)
-addWatchdogCommand(program)
-addWorkerCommand(program)
-addWorkflowsCommand(program)
-addDevCommand(program)
+for (const load of asked(process.argv[2])) (await load())(program)
 
 // The reader of the pipe may have seen enough: `longshore logs <id> --follow | head`.
 process.stdout.on('error', error => {

@@ -1,6 +1,7 @@
-/** `longshore queues`: show how the jobs of queues are spread over workers, or set it for one. */
-import type { Command } from 'commander'
+/** `longshore queues`: show how the jobs of queues are spread over workers, or set it for one; and how many queues there may be. */
+import { type Command, InvalidArgumentError } from 'commander'
 import { LongshoreError } from '../job/errors.ts'
+import { readMaxQueues, setMaxQueues } from '../postgres/max-queues.ts'
 import { type Queue, readQueues, setQueue } from '../postgres/queue-settings.ts'
 import { addDatabaseOptions, type DatabaseOptions, requireDatabaseUrl } from './options.ts'
 import { print, printJson } from './output.ts'
@@ -11,6 +12,7 @@ type Options = DatabaseOptions & {
   balanceStrategy?: 'least-queue' | 'round-robin' | 'random'
   fanoutWidth?: number
   default?: boolean
+  max?: number
   json?: boolean
 }
 
@@ -19,10 +21,11 @@ export function addQueuesCommand(program: Command): void {
     .command('queues')
     .argument('[queue]', 'the queue to change')
     .description(
-      'show how jobs of queues are spread over workers, or set it for one; running relays follow within a second',
+      'show how jobs of queues are spread over workers, or set it for one; running relays follow within a second. --max: how many queues there may be',
     )
   addScheduleOptions(command)
     .option('--default', "the relay's own settings hold for this queue again")
+    .option('--max <n>', 'so many queues at most; jobs for more are refused', toMax)
     .option('--json', 'print the queues as JSON')
   addDatabaseOptions(command).action(async (queue: string | undefined, options: Options) => {
     const where = { postgres: requireDatabaseUrl(options), schema: options.schema }
@@ -48,12 +51,22 @@ export function addQueuesCommand(program: Command): void {
           }
       await setQueue({ ...where, name: queue, ...change })
     }
+    const maxQueues =
+      options.max === undefined
+        ? await readMaxQueues(where)
+        : await setMaxQueues({ ...where, maxQueues: options.max })
     const found = await readQueues(where)
     const shown = queue === undefined ? found : found.filter(({ name }) => name === queue)
-    if (options.json) printJson({ schema: options.schema, queues: shown })
-    else if (shown.length > 0) print(...shown.map(describe))
+    if (options.json) return printJson({ schema: options.schema, maxQueues, queues: shown })
+    if (options.max !== undefined) print(`there may be at most ${maxQueues} queues`)
+    if (shown.length > 0) print(...shown.map(describe))
     else print(queue === undefined ? 'there are no queues yet' : `there is no queue ${queue}`)
   })
+}
+
+function toMax(text: string): number {
+  if (/^\d+$/.test(text) && Number(text) >= 1 && Number(text) <= 1_000_000) return Number(text)
+  throw new InvalidArgumentError('It must be a whole number from 1 to 1000000.')
 }
 
 function describe({ name, scheduleMode, balanceStrategy, fanoutWidth }: Queue): string {

@@ -117,6 +117,8 @@ function headerLines({ schema, overview, rates, trouble, hint }: Frame, columns:
   ]
   const [unserved, ...unnamed] = overview.unserved
   if (unserved) lines.push({ text: describeUnserved(unserved, unnamed.length), tone: 'bad' })
+  for (const { duty, forMs, error } of upkeep.failing)
+    lines.push({ text: `upkeep fails: ${duty} for ${shownAge(forMs)}: ${toPlain(error)}`, tone: 'bad' })
   if (trouble) lines.push({ text: toPlain(trouble), tone: 'bad' })
   return lines
 }

@@ -34,6 +34,7 @@ export type ErrorCode =
   | 'TASK_INVALID'
   | 'THREAD_CRASHED'
   | 'TIMEOUT'
+  | 'TOO_MANY_QUEUES'
   | 'TOO_MANY_WAITS'
   | 'TRANSACTION_ENDED'
   | 'TRANSACTION_INVALID'

@@ -107,7 +107,28 @@ export const QUESTIONS: readonly Question[] = [
       where f.state not in ('succeeded', 'failed', 'cancelled', 'dependency_failed')
       union all
       select 'it succeeded and never ran', f.id from @page f
-      where f.state = 'succeeded' and (f.worker_id is null or f.started_at is null or f.attempts < 1)`,
+      where f.state = 'succeeded' and (f.worker_id is null or f.started_at is null or f.attempts < 1)
+      union all
+      select 'its lane ' || f.lane || ' does not exist, so its task is not known', f.id from @page f
+      where not exists (select from longshore.lanes l where l.id = f.lane offset 0)`,
+  },
+  {
+    // A lane with a key stands below one that exists, and claims are led to none that does not.
+    invariant: 2,
+    over: 'lanes',
+    advice: RESTORE,
+    sql: `
+      select format('lane %s (task %s, key %L) is below lane %s, which does not exist', l.id, l.task, l.concurrency_key, l.parent) as problem,
+        null::uuid as job_id
+      from @page l
+      where l.parent is not null and not exists (select from longshore.lanes p where p.id = l.parent offset 0)`,
+  },
+  {
+    invariant: 2,
+    advice: RESTORE,
+    sql: `
+      select format('claims are led to lane %s, which does not exist', h.lane) as problem, null::uuid as job_id
+      from longshore.lane_heads h where not exists (select from longshore.lanes l where l.id = h.lane offset 0)`,
   },
   {
     // Lease tokens strictly grow, and at most one completion is accepted for each (job, token).

@@ -1,4 +1,4 @@
-/** Warnings that are no violations: tables with dead rows, transactions that keep those, an upkeep without a leader. */
+/** Warnings that are no violations: tables with dead rows, transactions that keep those, an upkeep without a leader, nearly as many queues as may be. */
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from './schema-name.ts'
 import { asText } from './times.ts'
@@ -67,6 +67,17 @@ export async function readConcerns(db: Queryable, schema: string, options: Conce
          where not exists (select from pg_stat_activity a where a.datname = current_database() and a.xact_start = t.since)
        ) o
        where o.since < clock_timestamp() - $2::int * interval '1 millisecond'
+       union all
+       select format('there are %s queues, and at most %s are possible: longshore queues --max allows more', q.queues, s.max_queues)
+       from longshore.settings s
+       cross join lateral (
+         select count(distinct l.queue) as queues from longshore.lanes l where l.concurrency_key = ''
+       ) q
+       where q.queues >= 0.9 * s.max_queues
+       union all
+       select format('lanes and tasks that are not used are not forgotten since %s: look for transactions, also prepared ones, that are open for days in '
+         'any database of the server', ${asText('f.void_from')})
+       from longshore.forgetting f where f.void_from is not null
        union all
        select format('%I lacks what only an administrator can grant, so transactions of other users are not seen, and claims whose answer nobody '
          'reads are not broken off: grant pg_read_all_stats, pg_signal_backend to %1$I', o.rolname)

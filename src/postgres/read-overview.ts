@@ -2,12 +2,13 @@
  * Owns the look at a whole deployment: queues, workers, limits, groups, upkeep. Asked once a second by people and scrapers, so each
  * statement reads a bounded number of rows whatever there is, and every number says how exact it is.
  *
- * A table of jobs that is small enough is counted in one pass, and all is exact. A larger one is looked at through its indexes. There
- * is none on running jobs, it would cost every claim; so they are told by the beats of the workers.
+ * A table of jobs that is small enough is counted in one pass, and all is exact. A larger one is looked at through its indexes;
+ * running jobs are told by the beats of the workers.
  */
 import { constraintTags } from '../job/constraints.ts'
 import type { Pool } from './connect.ts'
 import { explainDenied } from './denied.ts'
+import { type FailingDuty, readFailingDuties } from './failing-duties.ts'
 import { inSchema } from './schema-name.ts'
 import { asMs, toDate } from './times.ts'
 
@@ -107,6 +108,8 @@ export interface Overview {
     /** Relays take it from workers. */
     rank: (typeof RANKS)[number]
     epoch: number
+    /** Duties that fail, those for longest first. */
+    failing: FailingDuty[]
   }
   /** Changes that Redis does not know of yet. */
   outbox: { rows: Count; oldestMs: number }
@@ -169,6 +172,7 @@ export function readOverview(pool: Pool, schema: string, options: OverviewOption
     const limits = await ask(LIMITS, [MOST_SLOT_GROUPS + 1, options.limits ?? 20])
     const groups = await ask(GROUPS, [MOST_GROUPS + 1, options.groups ?? 10, MOST_LEFT + 1])
     const [outbox = {}] = await ask(OUTBOX, [most + 1])
+    const failing = await readFailingDuties(tx, schema)
     const at = toDate(facts['at'])
     const queues = toQueues(named, counted, { at: at.getTime(), most, workers, isSmall })
     return {
@@ -197,6 +201,7 @@ export function readOverview(pool: Pool, schema: string, options: OverviewOption
         leader: facts['is_led'] === true ? String(facts['holder']) : null,
         rank: RANKS[Number(facts['rank'])] ?? 'worker',
         epoch: Number(facts['epoch']),
+        failing,
       },
       outbox: {
         rows: upTo(most, Number(outbox['rows'])),

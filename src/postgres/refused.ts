@@ -13,6 +13,7 @@ const REFUSED: Readonly<Record<string, ErrorCode>> = {
   LS008: 'TOO_MANY_WAITS',
   LS009: 'TRANSACTION_INVALID',
   LS010: 'JOB_INVALID',
+  LS011: 'TOO_MANY_QUEUES',
 }
 
 const READ_ONLY = '25006'

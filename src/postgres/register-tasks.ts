@@ -2,6 +2,7 @@
 
 import type { Queryable } from '../job/queryable.ts'
 import type { Task } from '../job/task.ts'
+import { explainRefusal } from './refused.ts'
 import { inSchema } from './schema-name.ts'
 
 export async function registerTasks(db: Queryable, schema: string, tasks: readonly Task[]): Promise<void> {
@@ -21,5 +22,7 @@ export async function registerTasks(db: Queryable, schema: string, tasks: readon
     `"${schema}".register_tasks(jsonb)`,
   ])
   const verb = rows[0]?.['may_limit'] ? 'register_tasks' : 'register_tasks_if_new'
-  await db.query(inSchema(schema, `select longshore.${verb}($1)`), [JSON.stringify(facts)])
+  await db
+    .query(inSchema(schema, `select longshore.${verb}($1)`), [JSON.stringify(facts)])
+    .catch(explainRefusal)
 }

@@ -97,6 +97,23 @@ export async function setListening(
   ])
 }
 
+/**
+ * Tells of transactions that were under way when it was first asked: whether one of them is still open. Every transaction that makes jobs
+ * ready has a number before it looks for workers that listen.
+ */
+export function createLateCommits(db: Queryable): () => Promise<boolean> {
+  let number: string | undefined
+  return async () => {
+    const { rows } = await db.query(
+      `select g.number::text, pg_snapshot_xmin(pg_current_snapshot()) < g.number as is_late
+       from (select coalesce($1::text::xid8, pg_current_xact_id()) as number) g`,
+      [number ?? null],
+    )
+    number = rows[0]?.['number'] as string
+    return rows[0]?.['is_late'] === true
+  }
+}
+
 /** The tasks of these lanes, and of the lanes without keys of these tasks, by lane id. */
 export async function readLanes(
   db: Queryable,
@@ -114,7 +131,7 @@ export async function readLanes(
   return new Map(rows.map(row => [row['id'] as number, row['task'] as string]))
 }
 
-/** The runs of this worker that were cancelled, or every run that it holds for Postgres: that reads the whole table. */
+/** The runs of this worker that were cancelled, or every run that it holds for Postgres. */
 export async function readRuns(
   db: Queryable,
   schema: string,

@@ -16,7 +16,9 @@ export interface OutboxRead {
   ready: ReadyJob[]
   gone: JobId[]
   limits: { limit: number; free: string }[]
-  /** Lanes whose limits were set or removed. */
+  /** Limits that Postgres does not have any more. */
+  goneLimits: number[]
+  /** Lanes whose limits were set or removed, and lanes that Postgres does not have any more. */
   changedLanes: number[]
   deadWorkers: number[]
   /** Workers have begun: they may serve queues that the relay does not know yet. */
@@ -66,10 +68,15 @@ export async function readOutbox(db: TextQueryable, schema: string, ask: OutboxA
       return { id: id as JobId, lane: Number(lane), score: String(score), leaseToken: String(leaseToken) }
     }),
     gone: items(gone) as JobId[],
-    limits: items(limits).map(item => {
-      const [limit, free] = item.split(' ')
-      return { limit: Number(limit), free: String(free) }
-    }),
+    limits: items(limits)
+      .filter(item => item.includes(' '))
+      .map(item => {
+        const [limit, free] = item.split(' ')
+        return { limit: Number(limit), free: String(free) }
+      }),
+    goneLimits: items(limits)
+      .filter(item => !item.includes(' '))
+      .map(Number),
     changedLanes: items(changedLanes).map(Number),
     deadWorkers: items(deadWorkers).map(Number),
     hasNewWorkers: hasNewWorkers === 't',
@@ -180,15 +187,38 @@ export async function readQueueSettings(db: Queryable, schema: string): Promise<
   return new Map(rows.map(({ name, ...settings }) => [name as string, settings as unknown as QueueSettings]))
 }
 
-/** Queues that a worker serves. */
-export async function readServedQueues(db: Queryable, schema: string): Promise<Set<string>> {
+/**
+ * The queues that a worker serves and those of `known`, with what is set for them. With `isFirst` also those that have ready jobs, and
+ * those of which Redis held something under an earlier leader.
+ */
+export async function readQueuesToKeep(
+  db: Queryable,
+  schema: string,
+  known: readonly string[],
+  isFirst: boolean,
+): Promise<Map<string, QueueSettings & { isServed: boolean }>> {
   const { rows } = await db.query(
     inSchema(
       schema,
-      'select distinct unnest(w.queues) as name from longshore.workers w where w.dead_at is null',
+      `select n.name, n.is_served as "isServed", q.schedule_mode as "scheduleMode",
+         q.balance_strategy as "balanceStrategy", q.fanout_width as "fanoutWidth"
+       from (
+         select s.name, bool_or(s.is_served) as is_served from (
+           select unnest(w.queues) as name, true as is_served from longshore.workers w where w.dead_at is null
+           union all select unnest($1::text[]), false
+           union all select r.queue, false from longshore.relayed r where $2
+           union all select j.queue, false from longshore.queues_with_jobs() as j(queue) where $2
+         ) s group by s.name
+       ) n left join longshore.queues q on q.name = n.name`,
     ),
+    [known, isFirst],
   )
-  return new Set(rows.map(row => row['name'] as string))
+  return new Map(
+    rows.map(({ name, ...settings }) => [
+      name as string,
+      settings as unknown as QueueSettings & { isServed: boolean },
+    ]),
+  )
 }
 
 /** While lanes are read in for the first time: no content is so far that a new leader may go on with it. */
@@ -234,6 +264,22 @@ export async function noteBuilt(
     queue,
     generation,
     seq,
+    holder.name,
+    holder.secret,
+  ])
+}
+
+/** Nothing is left of this generation in Redis. Does nothing if the queue has a later one, or another leads by now. */
+export async function noteEnded(
+  db: Queryable,
+  schema: string,
+  holder: Holder,
+  queue: string,
+  generation: string,
+): Promise<void> {
+  await db.query(inSchema(schema, 'select longshore.note_ended($1, $2, $3, $4)'), [
+    queue,
+    generation,
     holder.name,
     holder.secret,
   ])

@@ -1,6 +1,7 @@
 /**
  * Owns which lanes this producer knows to exist. Outside a caller's transaction lanes are made before their first job, one at a time:
- * enqueues that make one each would leave twins, which cost every later claim.
+ * enqueues that make one each would leave twins, which cost every later claim. A lane that is not used for days is deleted (see
+ * `forget_lanes.sql`), so what is known is asked again after some hours.
  */
 import type { Shape } from '../job/enqueue-options.ts'
 import type { Pool } from '../postgres/connect.ts'
@@ -14,25 +15,33 @@ export interface KnownLanes {
 }
 
 const MOST_KNOWN = 10_000
+/** A lane is not deleted before it has been unused for more than two days. */
+const KNOWN_FOR_MS = 12 * 3_600_000
 
 export function createKnownLanes(
   pool: Pool,
   schema: string,
   patiently: ReturnType<typeof patient>,
+  clock: () => number = () => performance.now(),
 ): KnownLanes {
-  const known = new Map<string, Promise<void> | 'made'>()
-  const has = (shape: Shape) => known.get(laneOf(shape)) === 'made'
+  /** Those that are being made, or until when they are known. */
+  const known = new Map<string, Promise<void> | number>()
+  const isKnown = (entry: Promise<void> | number | undefined) => typeof entry === 'number' && clock() < entry
+  const has = (shape: Shape) => isKnown(known.get(laneOf(shape)))
 
   /** Calls share a try. */
   const makeMissing = async (needed: ReadonlyMap<string, Shape>) => {
     const underWay = [...needed.keys()].map(lane => known.get(lane))
-    const missing = [...needed].filter(([lane]) => !known.has(lane))
+    const missing = [...needed].filter(([lane]) => {
+      const entry = known.get(lane)
+      return entry === undefined || (typeof entry === 'number' && !isKnown(entry))
+    })
     if (missing.length > 0) {
       if (known.size + missing.length > MOST_KNOWN) known.clear()
       const shapes = missing.map(([, shape]) => shape)
       const making = makeLanes(pool, schema, shapes).then(
         () => {
-          for (const [lane] of missing) known.set(lane, 'made')
+          for (const [lane] of missing) known.set(lane, clock() + KNOWN_FOR_MS)
         },
         error => {
           for (const [lane] of missing) known.delete(lane)

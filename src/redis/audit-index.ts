@@ -63,6 +63,8 @@ export interface IndexSnapshot extends Spread {
   window: number
   lanes: Map<number, LaneSnapshot>
   kinds: Map<number, KindSnapshot>
+  /** How many lanes each kind has. */
+  kindSizes: Map<number, number>
   workers: Map<number, WorkerSnapshot>
   jobs: Map<string, { lane: number; score: string; leaseToken: string }>
   /** The reverse index: which workers' queues hold a copy of a job. */
@@ -91,6 +93,7 @@ export type IndexInvariant =
   | 'window' // a lane holds no more than it may, nothing at or behind its bound, and is read on in when it runs low
   | 'bounded' // lists exactly the lanes with a bound
   | 'spilled' // lists exactly the lanes that are left to Postgres, and these hold nothing
+  | 'kinds' // each has lanes, as many as are counted
   | 'depth' // nor does a worker's queue
   | 'reverse index' // `held` is what the queues hold
   | 'copies' // of ready jobs of plain lanes, for workers that may run them
@@ -181,6 +184,7 @@ export async function readIndex(
       workers,
     }
   })
+  const sizes = await hash('kind-sizes')
   const workerFacts = await hash('workers')
   const workers = await mapOf(workerFacts.keys(), async (worker): Promise<WorkerSnapshot> => {
     const [state, queue] = await Promise.all([hash(`worker:${worker}`), sorted(`queue:${worker}`)])
@@ -230,6 +234,7 @@ export async function readIndex(
     window: toInteger(state.get('window')),
     lanes,
     kinds,
+    kindSizes: new Map([...sizes].map(([kind, size]) => [toNumber(kind), toCount(size)])),
     workers,
     jobs,
     held: new Map((await table('held')).map(([id, holders]) => [toId(id), toNumbers(holders)])),
@@ -251,6 +256,7 @@ export function findViolations(index: IndexSnapshot): IndexViolation[] {
     found.push({ invariant, problem, ...(jobId === undefined ? {} : { jobId }) })
   }
   checkHomes(index, report)
+  checkKinds(index, report)
   checkCopies(index, report)
   checkCompleteness(index, report)
   checkHeads(index, report)
@@ -302,6 +308,14 @@ function checkHomes(index: IndexSnapshot, report: Report): void {
   }
   for (const [id, { lane }] of jobs) {
     if (!homes.has(id)) report('one home', `is known of lane ${lane} and not there`, id)
+  }
+}
+
+function checkKinds({ lanes, kinds, kindSizes }: IndexSnapshot, report: Report): void {
+  for (const kind of new Set([...kinds.keys(), ...kindSizes.keys()])) {
+    const size = [...lanes.values()].filter(lane => lane.kind === kind).length
+    if (size !== kindSizes.get(kind) || !kinds.has(kind))
+      report('kinds', `kind ${kind} has ${size} lanes, counted are ${kindSizes.get(kind)}`)
   }
 }
 

@@ -135,6 +135,12 @@ export interface QueueIndex {
   ): Promise<{ code: 'OK' | 'LOST' | 'FENCED'; seq: number; epoch: string }>
   beat(step: Step, queue: string, overdueMs: number): Promise<Beat>
   setMode(step: Step, spread: Spread): Promise<StepCode>
+  /** Postgres does not have these lanes any more. */
+  forgetLanes(step: Step, lanes: readonly number[]): Promise<StepCode>
+  /** Nor these limits of keys. Lanes under them that have jobs are wanted again. */
+  forgetLimits(step: Step, limits: readonly number[]): Promise<StepCode>
+  /** Nothing of it is needed any more; what it leaves is to be dropped. */
+  endGeneration(step: Step): Promise<StepCode>
   lanePage(generation: string, lane: number, from: Place, most: number): Promise<LanePage>
   /** Rejects when steps cannot be run. */
   probe(): Promise<void>
@@ -310,6 +316,18 @@ export function queueIndex(
     },
     async setMode(step, { width, strategy }) {
       const [code] = await run('set_mode', { ...stepArgs(step), width, strategy })
+      return toCode(code, ...STEP_CODES)
+    },
+    async forgetLanes(step, lanes) {
+      const [code] = await run('forget_lanes', stepArgs(step), lanes.map(String))
+      return toCode(code, ...STEP_CODES)
+    },
+    async forgetLimits(step, limits) {
+      const [code] = await run('forget_limits', stepArgs(step), limits.map(String))
+      return toCode(code, ...STEP_CODES)
+    },
+    async endGeneration(step) {
+      const [code] = await run('end_generation', stepArgs(step))
       return toCode(code, ...STEP_CODES)
     },
     async probe() {

@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { JobId } from '../job/job-id.ts'
 import type { Queryable } from '../job/queryable.ts'
 import type { Violation } from '../postgres/audit.ts'
-import { readDeployment, readQueueSettings, readRelayed, UNBUILT_SEQ } from '../postgres/relay-reads.ts'
+import { readDeployment, readRelayed, UNBUILT_SEQ } from '../postgres/relay-reads.ts'
 import { checkSchemaName, DEFAULT_SCHEMA, inSchema } from '../postgres/schema-name.ts'
 import { findViolations, type IndexSnapshot, isBefore, readIndex } from '../redis/audit-index.ts'
 import { sayAnew } from '../redis/messages.ts'
@@ -90,7 +90,7 @@ async function look(
 ): Promise<Map<string, DispatchViolation>> {
   const deployment = await readDeployment(db, schema)
   const found = new Map<string, DispatchViolation>()
-  for (const queue of (await readQueueSettings(db, schema)).keys()) {
+  for (const queue of await readQueues(db, schema)) {
     const tell = (invariant: number, problem: string, jobId?: string) =>
       found.set(`${queue} ${invariant} ${jobId ?? problem}`, {
         queue,
@@ -113,6 +113,18 @@ async function look(
     }
   }
   return found
+}
+
+/** Queues that Redis has to hold: a worker serves them, or a relay has begun a generation of theirs that it has not ended. */
+async function readQueues(db: Queryable, schema: string): Promise<string[]> {
+  const { rows } = await db.query(
+    inSchema(
+      schema,
+      `select queue from longshore.relayed
+       union select unnest(w.queues) from longshore.workers w where w.dead_at is null`,
+    ),
+  )
+  return rows.map(row => row['queue'] as string)
 }
 
 type Tell = (invariant: number, problem: string, jobId?: string) => unknown

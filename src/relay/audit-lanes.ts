@@ -20,6 +20,9 @@ const BLAME_AGAIN_MS = 10_000
 
 export interface LaneAudit {
   look(queue: QueueRelay): Promise<void>
+  /** Postgres does not have them any more. */
+  forgetLanes(lanes: Iterable<number>): void
+  forgetQueue(queue: string): void
 }
 
 export function createAudit(options: {
@@ -98,6 +101,13 @@ export function createAudit(options: {
   }
 
   return {
+    forgetLanes(lanes) {
+      for (const lane of lanes) standing.delete(lane)
+    },
+    forgetQueue(queue) {
+      cursors.delete(queue)
+      blamedAt.delete(queue)
+    },
     async look(queue) {
       const cursor = cursors.get(queue.name) ?? { lane: 0, from: START }
       cursors.delete(queue.name)

@@ -7,6 +7,7 @@ import { checkObject } from '../job/check-options.ts'
 import { LongshoreError } from '../job/errors.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool, type Pool } from '../postgres/connect.ts'
+import { refuseFailing } from '../postgres/failing-duties.ts'
 import { createLockWatch } from '../postgres/held-locks.ts'
 import { openListener, POOLED } from '../postgres/listener.ts'
 import type { PostgresConfig } from '../postgres/postgres-config.ts'
@@ -169,6 +170,7 @@ export function createRelay(options: RelayOptions = {}): Relay {
         postgres: createProbe(() => probePostgres(pool, schema)),
         redis: index && createProbe(() => index.probe()),
         locks: createProbe(async () => refuseHeld(await heldLocks())),
+        upkeep: createProbe(() => refuseFailing(pool, schema)),
       }
       look = () => readOverview(pool, schema, { limits: MOST_LIMITS })
       return async () => {

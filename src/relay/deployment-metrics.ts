@@ -85,6 +85,11 @@ export function addDeploymentMetrics(metrics: Metrics, read: () => Promise<Overv
     countOf(groups.stuck),
   )
   gauge('has_leader', 'Whether a process does the upkeep', ({ upkeep }) => Number(upkeep.leader !== null))
+  gauge(
+    'upkeep_failing_seconds',
+    'For how long the first of the duties of the upkeep that fail has failed; 0: all are done',
+    ({ upkeep }) => (upkeep.failing[0]?.forMs ?? 0) / 1000,
+  )
 }
 
 type Values = number | { labels: Record<string, string>; value: number }[]

@@ -58,8 +58,8 @@ export interface QueueRelay {
   readonly begun: number
   /** Lanes that wait to be read on in. */
   readonly lowLanes: ReadonlySet<number>
-  /** Scores behind which lanes have no room. */
-  readonly bounds: ReadonlyMap<number, Place | null>
+  /** Scores behind which lanes have no room; of the lanes that go on in Postgres only. */
+  readonly bounds: ReadonlyMap<number, Place>
   /** Go on with what Redis holds, if that is what Postgres says it should be and nothing was passed by; else begin anew. */
   open(mayAdopt: () => boolean): Promise<void>
   /** Answers how many were not known. */
@@ -73,8 +73,14 @@ export interface QueueRelay {
   wantMore(lanes: readonly number[]): void
   /** If every lane has been read in: whoever leads next may go on with this generation. */
   keep(): Promise<void>
-  /** Postgres knows of no such lane. */
+  /** Postgres knows of no such lane: it need not be read in. */
   forget(lane: number): void
+  /** Postgres does not have these lanes any more. */
+  forgetLanes(lanes: readonly number[]): Promise<void>
+  /** Nor these limits of keys. Lanes under them are read in again when they have jobs. */
+  forgetLimits(limits: readonly number[]): Promise<void>
+  /** Nothing of it is to be in Redis any more. Resolves when it is closed; `dropped` when the last key is gone. */
+  retire(): Promise<{ dropped: Promise<void> }>
   lanePage: (lane: number, from: Place, most: number) => ReturnType<QueueIndex['lanePage']>
   /** What Redis holds of it is not to be gone on with. */
   giveUp(why: unknown): void
@@ -115,7 +121,9 @@ export function createQueueRelay(options: {
   /** Lanes that have not been read in at all. A new leader would not know of them. */
   const unread = new Set<number>()
   const lowLanes = new Set<number>()
-  const bounds = new Map<number, Place | null>()
+  const bounds = new Map<number, Place>()
+  /** Lanes that were wholly in Redis when they were last read. */
+  const whole = new Set<number>()
   let last: Promise<unknown> = Promise.resolve()
 
   /** One after another. */
@@ -166,7 +174,15 @@ export function createQueueRelay(options: {
     for (let at = 0; at < items.length; at += MOST_ITEMS) await send(items.slice(at, at + MOST_ITEMS))
   }
 
+  const setBound = (lane: number, bound: Place | null) => {
+    if (bound) bounds.set(lane, bound)
+    else bounds.delete(lane)
+    if (bound) whole.delete(lane)
+    else whole.add(lane)
+  }
+
   const begin = async () => {
+    const former = await readRelayed(pool, schema, name)
     const next = `${options.epoch()}-${randomBytes(3).toString('hex')}`
     if (!(await noteGeneration(pool, schema, options.holder, name, next))) throw new FencedError('')
     const begun = await index.beginGeneration(options.epoch(), next, spread, options.sizes)
@@ -176,6 +192,7 @@ export function createQueueRelay(options: {
     begunCount++
     lowLanes.clear()
     bounds.clear()
+    whole.clear()
     rebuilt = 0
     unread.clear()
     for (let after = 0; ; ) {
@@ -188,15 +205,17 @@ export function createQueueRelay(options: {
     isRebuilding = lowLanes.size > 0
     isOpen = true
     logger.info({ queue: name, generation, lanes: lowLanes.size }, 'building the queue in Redis anew')
-    if (begun.before) dropSlowly(begun.before)
+    // Also what a relay that died has ended and not dropped.
+    for (const old of new Set([begun.before, former?.generation ?? ''])) {
+      if (old === '') continue
+      drop(old).catch(error =>
+        logger.info({ err: error, queue: name }, 'an earlier generation is left behind in Redis'),
+      )
+    }
   }
 
-  const dropSlowly = async (old: string) => {
-    try {
-      while (await index.dropGeneration(old, DROP_A_CALL)) await pause(1)
-    } catch (error) {
-      logger.info({ err: error, queue: name }, 'an earlier generation is left behind in Redis')
-    }
+  const drop = async (old: string) => {
+    while (await index.dropGeneration(old, DROP_A_CALL)) await pause(1)
   }
 
   const adopt = async (mayAdopt: () => boolean): Promise<boolean> => {
@@ -216,6 +235,7 @@ export function createQueueRelay(options: {
     seq = step.seq
     lowLanes.clear()
     bounds.clear()
+    whole.clear()
     isRebuilding = false
     kept = generation
     unread.clear()
@@ -224,10 +244,14 @@ export function createQueueRelay(options: {
     return true
   }
 
+  /** Where all of it was in, a better job may have pushed the tail out since, or it was forgotten. */
+  const findBound = async (lane: number): Promise<Place | null> => {
+    const { code, bound } = await look(lane, START, 1)
+    return code === 'UNKNOWN' ? START : bound
+  }
+
   const readOn = async (lane: LaneFacts) => {
-    // Where all of it was in, a better job may have pushed the tail out since.
-    const known = bounds.has(lane.lane) ? bounds.get(lane.lane) : START
-    const from = known ?? (await look(lane.lane, START, 1)).bound
+    const from = bounds.get(lane.lane) ?? (whole.has(lane.lane) ? await findBound(lane.lane) : START)
     if (from) {
       const most = Math.min(MOST_ITEMS, Math.max(1, Math.ceil(options.sizes.window / 2)))
       const jobs = await readLane(pool, schema, lane.lane, from, most + 1)
@@ -236,9 +260,15 @@ export function createQueueRelay(options: {
       const { code, bound: now } = await step(mine =>
         index.refill(mine, lane, from, bound, jobs.slice(0, most)),
       )
-      bounds.set(lane.lane, now)
+      setBound(lane.lane, now)
       if (code === 'MOVED' && now) lowLanes.add(lane.lane)
     }
+  }
+
+  const forget = (lane: number) => {
+    lowLanes.delete(lane)
+    unread.delete(lane)
+    if (lowLanes.size === 0) isRebuilding = false
   }
 
   return {
@@ -275,7 +305,7 @@ export function createQueueRelay(options: {
       await inChunks(jobs, async chunk => {
         const answer = await step(mine => index.place(mine, how, chunk))
         placed += answer.placed
-        for (const [lane, bound] of answer.bounds) bounds.set(lane, bound)
+        for (const [lane, bound] of answer.bounds) setBound(lane, bound)
       })
       return placed
     },
@@ -316,11 +346,28 @@ export function createQueueRelay(options: {
       await noteBuilt(pool, schema, options.holder, name, built)
       kept = built.generation
     },
-    forget(lane) {
-      lowLanes.delete(lane)
-      unread.delete(lane)
-      if (lowLanes.size === 0) isRebuilding = false
+    forget,
+    async forgetLanes(lanes) {
+      await inChunks(lanes, chunk => step(async mine => ({ code: await index.forgetLanes(mine, chunk) })))
+      for (const lane of lanes) {
+        forget(lane)
+        bounds.delete(lane)
+        whole.delete(lane)
+      }
     },
+    forgetLimits: limits =>
+      inChunks(limits, chunk => step(async mine => ({ code: await index.forgetLimits(mine, chunk) }))),
+    retire: () =>
+      serially(async () => {
+        const ended = generation
+        isOpen = false
+        const mine = { epoch: options.epoch(), generation: ended, seq: seq + 1 }
+        // LOST: it is not there any more, or not what this relay knows.
+        const code = await persistently(() => index.endGeneration(mine))
+        if (code === 'FENCED') throw new FencedError('')
+        logger.info({ queue: name, generation: ended }, 'nothing is left of the queue: Redis forgets it')
+        return { dropped: drop(ended) }
+      }),
     async beat() {
       return serially(async () => {
         if (!isOpen || isRebuilding) return undefined

@@ -44,6 +44,8 @@ export interface RelayMetrics {
 
 export interface RelayLoop {
   readonly epoch: string
+  /** How much it keeps in memory. */
+  readonly known: { queues: number; lanes: number; limits: number }
   /** Something was written. */
   look(): void
   metrics(): Omit<RelayMetrics, 'stuckGroups'>
@@ -69,7 +71,12 @@ const OPEN_FIRST_MS = 2000
 /** Reading in so few lanes is over before anybody could look. */
 const FEW_LANES = 100
 
-export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): RelayLoop {
+/** A restart of all workers of a queue is no reason to forget it. */
+const UNUSED_MS = 60_000
+
+export function startRelayLoop(
+  options: Omit<RelayTermOptions, 'onOpened' | 'unusedMs'> & { unusedMs?: number },
+): RelayLoop {
   const { pool, schema, store, deployment, holder, logger } = options
   let isStopped = false
   let turning: Promise<void> | undefined
@@ -87,6 +94,7 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
   }
   const term = createRelayTerm({
     ...options,
+    unusedMs: options.unusedMs ?? UNUSED_MS,
     onLost: () => {
       if (isStopped) return
       isStopped = true
@@ -213,6 +221,9 @@ export function startRelayLoop(options: Omit<RelayTermOptions, 'onOpened'>): Rel
   return {
     get epoch() {
       return term.epoch
+    },
+    get known() {
+      return { queues: term.queues.size, ...term.known }
     },
     look: () => wakeUp.onRing(),
     metrics: () => ({

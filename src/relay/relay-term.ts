@@ -11,11 +11,11 @@ import type { LaneFacts, ReadyJob } from '../job/ready-job.ts'
 import type { Pool } from '../postgres/connect.ts'
 import {
   describeLanes,
+  noteEnded,
   type QueueSettings,
   raiseEpoch,
   readOutbox,
-  readQueueSettings,
-  readServedQueues,
+  readQueuesToKeep,
 } from '../postgres/relay-reads.ts'
 import type { Holder } from '../postgres/secret.ts'
 import type { RedisStore } from '../redis/open-redis.ts'
@@ -49,10 +49,14 @@ export interface RelayTerm {
   isInUse(queue: string): boolean
   /** Ids in Redis, and ids that are on their way to a claim, at the last beat of each queue. */
   readonly seen: ReadonlyMap<string, { queued: number; taken: number }>
+  /** How much it keeps in memory of lanes and limits. */
+  readonly known: { lanes: number; limits: number }
   /** Finds queues that are new, and begins to open them. */
   readQueues(): Promise<void>
   /** Resolves when each queue has been opened that was being opened. */
   opened(): Promise<void>
+  /** Resolves when nothing is left in Redis of the queues that it has forgotten so far. */
+  dropped(): Promise<void>
   /** Applies the next outbox rows. Without `isFull` it does not look for those that committed very late. */
   turn(isFull: boolean): Promise<Turn>
   /** Tells workers that it leads, and looks for what was lost. Answers whether there is something for a turn to do; so does `audit`. */
@@ -79,6 +83,8 @@ export interface RelayTermOptions {
   /** The rule of queues for which none is set. */
   spreadOf: (settings: QueueSettings) => Spread
   sizes: Sizes
+  /** For how long a queue is not in use before Redis forgets it. */
+  unusedMs: number
   /** Somebody else leads. */
   onLost: () => void
   /** A queue has been opened: there is something for a turn to do. */
@@ -100,9 +106,11 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
   let { epoch } = options
   const queues = new Map<string, QueueRelay>()
   const facts = new Map<number, LaneFacts>()
+  /** The lanes of `facts`, by queue. */
+  const lanesOf = new Map<string, Set<number>>()
   const queuesOfLimit = new Map<number, Set<string>>()
-  /** Generations that workers have been told of. */
-  const lively = new Set<string>()
+  /** The generation of each queue that workers have been told of. */
+  const lively = new Map<string, string>()
   /** Queues that were not open when rows were read. */
   const passedBy = new Set<string>()
   const seen = new Map<string, { queued: number; taken: number }>()
@@ -125,6 +133,13 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
   /** To be read again: what the audit found, and what was taken and not claimed. */
   const audited = new Map<JobId, 'check' | 'audit'>()
   const fullLimits = new Map<number, Map<string, string>>() // limit → queue → turn
+  /** Since when queues are not in use; those that are being retired; and what is left to drop of them. */
+  const unusedSince = new Map<string, number>()
+  const retiring = new Set<string>()
+  const dropping = new Set<Promise<void>>()
+  /** Lanes and limits have been forgotten so often: what Postgres said of them before is no longer true. */
+  let forgets = 0
+  let hasReadRelayed = false
   let isStopped = false
   let done: string[] = []
   let newest = 0n
@@ -139,13 +154,25 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     options.onLost()
   }
 
+  const forgetFact = (lane: number) => {
+    const known = facts.get(lane)
+    if (!known || !facts.delete(lane)) return
+    const others = lanesOf.get(known.queue)
+    others?.delete(lane)
+    if (others?.size === 0) lanesOf.delete(known.queue)
+  }
+
   /** Answers which of them Postgres does not know. */
   const knowLanes = async (lanes: Iterable<number>): Promise<number[]> => {
     const asked = new Set([...lanes].filter(lane => !facts.has(lane)))
     if (asked.size === 0) return []
-    for (const lane of await describeLanes(pool, schema, [...asked])) {
+    const before = forgets
+    const described = await describeLanes(pool, schema, [...asked])
+    if (forgets !== before) return knowLanes(asked)
+    for (const lane of described) {
       asked.delete(lane.lane)
       facts.set(lane.lane, lane)
+      lanesOf.set(lane.queue, (lanesOf.get(lane.queue) ?? new Set()).add(lane.lane))
       for (const limit of [lane.limit, lane.keyLimit]) {
         if (limit === null) continue
         const known = queuesOfLimit.get(limit) ?? new Set()
@@ -179,7 +206,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     let isStrange = false // Redis has seen what Postgres has not, or makes no sense: nothing there is to be gone on with
     for (let tries = 1; !isStopped && !queue.isOpen; tries++) {
       try {
-        for (const [lane, { queue: name }] of facts) if (name === queue.name) facts.delete(lane)
+        for (const lane of lanesOf.get(queue.name) ?? []) forgetFact(lane)
         await queue.open(() => mayAdopt && !isStrange && !passedBy.has(queue.name))
         passedBy.delete(queue.name)
       } catch (error) {
@@ -193,22 +220,30 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
   }
   const opening = new Map<string, Promise<void>>()
   const reopen = (queue: QueueRelay, mayAdopt: boolean) => {
-    if (opening.has(queue.name) || isStopped) return
+    if (opening.has(queue.name) || queues.get(queue.name) !== queue || isStopped) return
     const opened = openQueue(queue, mayAdopt)
       .catch(error => logger.warn({ err: error, queue: queue.name }, 'opening a queue failed; trying again'))
       .finally(() => opening.delete(queue.name))
     opening.set(queue.name, opened)
   }
 
-  const readQueuesAgain = async () => {
-    served = await readServedQueues(pool, schema)
-    for (const [name, settings] of await readQueueSettings(pool, schema)) {
+  /** Queues that workers serve, of which Redis may hold something, and these: they have jobs. */
+  const readQueuesAgain = async (withJobs: Iterable<string> = []) => {
+    const jobs = new Set(withJobs)
+    const isFirst = !hasReadRelayed
+    const kept = await readQueuesToKeep(pool, schema, [...new Set([...queues.keys(), ...jobs])], isFirst)
+    hasReadRelayed = true
+    served = new Set([...kept].filter(([, { isServed }]) => isServed).map(([name]) => name))
+    for (const [name, settings] of kept) {
+      if (retiring.has(name)) continue
       const spread = options.spreadOf(settings)
       const known = queues.get(name)
       if (known) {
         await withQueue(known, queue => queue.setSpread(spread))
         continue
       }
+      // It was forgotten meanwhile.
+      if (!isFirst && !settings.isServed && !jobs.has(name)) continue
       const queue = createQueueRelay({
         name,
         index: queueIndex(store, deployment, name),
@@ -238,7 +273,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
   const turn = async (isFull: boolean): Promise<Turn> => {
     const bounds = new Map<number, string>()
     for (const queue of queues.values()) {
-      for (const [lane, bound] of queue.bounds) if (bound) bounds.set(lane, bound.score)
+      for (const [lane, bound] of queue.bounds) bounds.set(lane, bound.score)
     }
     const again = new Map([...audited].slice(0, MOST_AUDITED))
     const turns = new Map(fullLimits)
@@ -246,7 +281,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     const read = await readOutbox(pool, schema, {
       holder,
       done,
-      seqs: seqs(),
+      seqs: done.length > 0 ? seqs() : new Map(),
       from: isFull || newest < LATE_ROWS ? '0' : String(newest - BigInt(LATE_ROWS)),
       most: MOST_ROWS,
       bounds,
@@ -262,12 +297,20 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     lagMs = read.oldestMs
     if (read.hasNewWorkers) await readQueuesAgain()
 
-    // Other limits than before: lanes are of another kind now.
-    const changed = new Set<string>()
-    for (const lane of read.changedLanes) facts.delete(lane)
+    const gone = forgetFacts(read.changedLanes, read.goneLimits)
     await knowLanes([...read.ready.map(job => job.lane), ...read.changedLanes])
-    for (const lane of read.changedLanes) changed.add(facts.get(lane)?.queue ?? '')
-    if (changed.size > 0) facts.clear()
+    // Other limits than before: lanes are of another kind now. Or Postgres does not have them any more.
+    const changed = new Set<string>()
+    for (const lane of read.changedLanes) {
+      const queue = facts.get(lane)?.queue
+      if (queue !== undefined) changed.add(queue)
+      else gone.lanes.add(lane)
+    }
+    laneAudit.forgetLanes(gone.lanes)
+    if (changed.size > 0) {
+      facts.clear()
+      lanesOf.clear()
+    }
 
     const byQueue = new Map<string, Record<How, ReadyJob[]>>()
     if (changed.size > 0) await knowLanes(read.ready.map(job => job.lane))
@@ -278,7 +321,8 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
       byQueue.set(name, jobs)
       jobs[again.get(job.id) ?? 'relay'].push(job)
     }
-    if ([...byQueue.keys()].some(name => !queues.has(name))) await readQueuesAgain()
+    byQueue.delete('')
+    if ([...byQueue.keys()].some(name => !queues.has(name))) await readQueuesAgain(byQueue.keys())
     for (const queue of queues.values()) {
       if (queue.isOpen || read.rows.length === 0) continue
       // These rows are forgotten without it: it must not go on with what Redis holds, and read what it may have passed.
@@ -302,6 +346,11 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
           for (const worker of read.deadWorkers) {
             for (const id of await queue.unregister(worker)) audited.set(id, 'audit')
           }
+          const isOf = (queueOf: string | undefined) => (queueOf ?? queue.name) === queue.name
+          const lanes = [...gone.lanes].filter(lane => isOf(gone.queueOf.get(lane)))
+          if (lanes.length > 0) await queue.forgetLanes(lanes)
+          const limits = read.goneLimits.filter(limit => gone.queuesOf.get(limit)?.has(queue.name) ?? true)
+          if (limits.length > 0) await queue.forgetLimits(limits)
           for (const { limit, free } of read.limits) {
             if (!queuesOfLimit.get(limit)?.has(queue.name)) continue
             const turn = turns.get(limit)
@@ -317,11 +366,73 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     for (const row of read.rows) if (BigInt(row) > newest) newest = BigInt(row)
     applied += read.rows.length
     const hasLow = await refillLow()
+    await retireUnused()
     // What was applied is forgotten with the next look, whenever that is.
     return {
       rows: read.rows.length,
       placed,
       hasMore: read.rows.length === MOST_ROWS || hasLow || audited.size > 0,
+    }
+  }
+
+  /** What is known of these lanes, and of lanes under these limits, may not be true any more. Answers in which queues they were. */
+  const forgetFacts = (lanes: readonly number[], limits: readonly number[]) => {
+    const queueOf = new Map(lanes.map(lane => [lane, facts.get(lane)?.queue]))
+    const queuesOf = new Map(limits.map(limit => [limit, queuesOfLimit.get(limit)]))
+    if (lanes.length + limits.length > 0) forgets++
+    for (const lane of lanes) forgetFact(lane)
+    for (const limit of limits) queuesOfLimit.delete(limit)
+    if (limits.length > 0) {
+      const under = new Set<number | null>(limits)
+      for (const [lane, { keyLimit }] of facts) if (keyLimit !== null && under.has(keyLimit)) forgetFact(lane)
+    }
+    return { lanes: new Set<number>(), queueOf, queuesOf }
+  }
+
+  /** Queues that have not been in use for a while go from Redis and from memory. The next job or worker brings them back. */
+  const retireUnused = async () => {
+    const now = performance.now()
+    for (const queue of [...queues.values()]) {
+      if (isInUse(queue.name)) unusedSince.delete(queue.name)
+      else if (!unusedSince.has(queue.name)) unusedSince.set(queue.name, now)
+      if (now - (unusedSince.get(queue.name) ?? Number.POSITIVE_INFINITY) < options.unusedMs) continue
+      if (unusedSince.has(queue.name)) await retire(queue)
+    }
+  }
+
+  const leaveLimit = (limit: number, queue: string) => {
+    const under = queuesOfLimit.get(limit)
+    under?.delete(queue)
+    if (under?.size === 0) queuesOfLimit.delete(limit)
+  }
+
+  const retire = async (queue: QueueRelay) => {
+    const { name, generation } = queue
+    retiring.add(name)
+    queues.delete(name)
+    for (const known of [seen, beaten, unusedSince, lively, passedBy]) known.delete(name)
+    for (const lane of lanesOf.get(name) ?? []) {
+      const { limit, keyLimit } = facts.get(lane) as LaneFacts
+      for (const of of [limit, keyLimit]) if (of !== null) leaveLimit(of, name)
+      forgetFact(lane)
+    }
+    laneAudit.forgetQueue(name)
+    try {
+      const { dropped } = await queue.retire()
+      // The row in Postgres stays until Redis holds nothing of it: the next leading relay drops what is left.
+      const over = dropped
+        .then(() => noteEnded(pool, schema, holder, name, generation))
+        .catch(error =>
+          logger.info({ err: error, queue: name }, 'a generation is left behind in Redis for now'),
+        )
+        .finally(() => dropping.delete(over))
+      dropping.add(over)
+    } catch (error) {
+      if (error instanceof FencedError) await settleFence(error)
+      else logger.info({ err: error, queue: name }, 'Redis could not forget a queue; trying again')
+      queues.set(name, queue)
+    } finally {
+      retiring.delete(name)
     }
   }
 
@@ -339,9 +450,9 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
           }
           if (queue.lowLanes.size > 0) hasMore = true
           await queue.keep()
-          if (queue.isLive && !lively.has(queue.generation)) {
+          if (queue.isLive && lively.get(queue.name) !== queue.generation) {
             // Workers wait to hear of it.
-            lively.add(queue.generation)
+            lively.set(queue.name, queue.generation)
             await beat(queue)
           }
         }),
@@ -363,9 +474,9 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     const state = stateOf(queue) // of before: a step that is taken meanwhile makes it be looked at once more
     const answer = await queue.beat()
     if (!answer) return
-    const [unknown] = await knowLanes(answer.lowLanes)
-    const strange =
-      unknown ?? answer.lowLanes.find(lane => (facts.get(lane)?.queue ?? queue.name) !== queue.name)
+    const unknown = await knowLanes(answer.lowLanes)
+    if (unknown.length > 0) await queue.forgetLanes(unknown)
+    const strange = answer.lowLanes.find(lane => (facts.get(lane)?.queue ?? queue.name) !== queue.name)
     if (strange !== undefined)
       return queue.giveUp(new BrokenIndexError(`Redis wants lane ${strange}, which this queue does not have`))
     seen.set(queue.name, answer)
@@ -406,9 +517,15 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     queues,
     isInUse,
     seen,
-    readQueues: readQueuesAgain,
+    get known() {
+      return { lanes: facts.size, limits: queuesOfLimit.size }
+    },
+    readQueues: () => readQueuesAgain(),
     async opened() {
       await Promise.allSettled(opening.values())
+    },
+    async dropped() {
+      await Promise.allSettled(dropping)
     },
     turn,
     beat: beatAll,
@@ -432,7 +549,7 @@ export function createRelayTerm(options: RelayTermOptions): RelayTerm {
     async stop() {
       isStopped = true
       stopping.abort()
-      await Promise.allSettled(opening.values())
+      await Promise.allSettled([...opening.values(), ...dropping])
       await forgetDone().catch(error =>
         logger.info({ err: error }, 'the last outbox rows will be applied once more'),
       )

@@ -12,6 +12,8 @@ export interface Health {
   readonly redis: string
   /** `free`, or `held: …`: a session in Postgres stops others with a lock. */
   readonly locks: string
+  /** `well`, or `failing: …` with the duties of the deployment's upkeep that fail, since when and why. A process is ready meanwhile. */
+  readonly upkeep: string
 }
 
 /** Asks a store; why it cannot be used, or nothing. */
@@ -58,6 +60,9 @@ export function refuseHeld(held: readonly string[]): void {
 
 export const shownLocks = (held: string | undefined): string =>
   held === undefined ? 'free' : `held: ${held}`
+
+export const shownUpkeep = (failing: string | undefined, isPostgresUp: boolean): string =>
+  isPostgresUp ? (failing === undefined ? 'well' : `failing: ${failing}`) : 'not known'
 
 export const shownStore = (why: string | undefined, meanwhile?: string): string =>
   why === undefined ? 'up' : `away${meanwhile ? ` (${meanwhile})` : ''}: ${why}`

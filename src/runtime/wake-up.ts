@@ -24,6 +24,10 @@ const FEW_JOBS = 10
 const MANY_RINGS = 20
 /** A commit that looked for listeners just before we were one shows itself by then. */
 const SECOND_LOOK_MS = 25
+/** Where a transaction is open that may have looked before, the next look comes when three times as long has passed. */
+const LATER_LOOKS = 2
+/** A worker that polls so often finds late commits by polling, so it does not ask for open transactions. */
+const OFTEN_MS = 1000
 
 export function createWakeUp(options: {
   pollIntervalMs: number
@@ -35,11 +39,13 @@ export function createWakeUp(options: {
   flowLookMs?: () => number
   /** How long it may be until the next look, whatever the poll interval is. */
   lookWithinMs?: () => number
+  /** Whether a transaction is open that may have looked for listeners before this one was. Asked only while it listens. */
+  mayCommitLate?: () => Promise<boolean>
   onError: (error: unknown) => void
 }): WakeUp {
   let mode: 'flowing' | 'switching' | 'listening' = 'flowing'
   let timer: NodeJS.Timeout | undefined
-  let secondLook: NodeJS.Timeout | undefined
+  let laterLook: NodeJS.Timeout | undefined
   let windowStart = performance.now()
   let count = 0
   let isStopped = false
@@ -72,9 +78,33 @@ export function createWakeUp(options: {
         windowStart = performance.now()
         count = 0
         options.look()
-        if (mode === 'listening') secondLook = setTimeout(options.look, SECOND_LOOK_MS)
+        if (mode !== 'listening') return
+        // Asked at once, so that it tells of transactions of now, and not of those of the second look.
+        mayCommitLate()
+        lookLater(SECOND_LOOK_MS, windowStart)
       })
     return switched
+  }
+
+  const lookLater = (afterMs: number, since: number) => {
+    clearTimeout(laterLook)
+    laterLook = setTimeout(async () => {
+      // Before the look: what has ended by now is seen by it.
+      const isToGoOn = await mayCommitLate()
+      if (isStopped || isResting || mode !== 'listening') return
+      options.look()
+      if (isToGoOn) lookLater(LATER_LOOKS * (performance.now() - since), since)
+    }, afterMs)
+  }
+
+  const mayCommitLate = async (): Promise<boolean> => {
+    if (!options.mayCommitLate || options.pollIntervalMs <= OFTEN_MS) return false
+    try {
+      return await options.mayCommitLate()
+    } catch (error) {
+      options.onError(error)
+      return true
+    }
   }
 
   return {
@@ -106,14 +136,14 @@ export function createWakeUp(options: {
       isResting = isToRest
       if (!isResting) return
       clearTimeout(timer)
-      clearTimeout(secondLook)
+      clearTimeout(laterLook)
       if (mode === 'listening') switchTo('flowing')
       await switched
     },
     stop() {
       isStopped = true
       clearTimeout(timer)
-      clearTimeout(secondLook)
+      clearTimeout(laterLook)
     },
   }
 }

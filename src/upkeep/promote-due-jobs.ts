@@ -6,6 +6,7 @@
 import type { Queryable } from '../job/queryable.ts'
 import { inSchema } from '../postgres/schema-name.ts'
 import type { Holder } from '../postgres/secret.ts'
+import type { Duties } from './duties.ts'
 
 /** `enqueue_jobs` and `settle` ring for whatever is due within 300 ms: this look sees the rest in time. */
 const LOOK_MS = 250
@@ -22,6 +23,7 @@ export function createDueJobs(options: {
   db: Queryable
   schema: string
   holder: Holder
+  attempt: Duties['attempt']
   onError: (error: unknown) => void
 }): DueJobs {
   let isOn = false
@@ -55,10 +57,12 @@ export function createDueJobs(options: {
     clearTimeout(timer)
     let waitMs = LOOK_MS
     try {
-      do {
-        lookAgain = false
-        waitMs = await promote()
-      } while (isOn && (lookAgain || waitMs === 0))
+      await options.attempt('due jobs', async () => {
+        do {
+          lookAgain = false
+          waitMs = await promote()
+        } while (isOn && (lookAgain || waitMs === 0))
+      })
     } catch (error) {
       options.onError(error)
     }

@@ -1,6 +1,6 @@
 /**
  * Upkeep: the duties that one process, the leader, does for the whole deployment. Duties are one file each: due jobs,
- * rescue, groups and those that are stuck, limits that change or are renewed, history, an outbox without a relay. Two leaders would do
+ * rescue, groups and those that are stuck, limits that change, are renewed or forgotten, history, an outbox without a relay. Two leaders would do
  * no harm to them; the lease only saves work.
  */
 import { setTimeout as pause } from 'node:timers/promises'
@@ -10,7 +10,11 @@ import type { Holder } from '../postgres/secret.ts'
 import { isTransientError } from '../postgres/transient-error.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { changeLimits } from './change-limits.ts'
-import { keepHistory } from './keep-history.ts'
+import { createDuties } from './duties.ts'
+import { createExpiredForgetting } from './forget-expired.ts'
+import { forgetLanes } from './forget-lanes.ts'
+import { createLimitForgetting } from './forget-limits.ts'
+import { createHistory } from './keep-history.ts'
 import { isNotLeader, type LeaderRank, lead, resign } from './lead.ts'
 import { createDueJobs } from './promote-due-jobs.ts'
 import { createLimitRenewal } from './renew-limits.ts'
@@ -31,8 +35,6 @@ const LEASE_MS = 3000
 const RENEW_MS = 1000
 /** How long a stop waits for Postgres to take the lease back. */
 const RESIGN_MS = 2000
-const HISTORY_MS = 10 * 60_000
-const HISTORY_RETRY_MS = 5000
 
 export function startUpkeep(options: {
   /** Carries the small periodic calls; its own connection, so that they never wait behind jobs. */
@@ -50,23 +52,27 @@ export function startUpkeep(options: {
   logger: Logger
 }): Upkeep {
   const { db, pool, schema, holder, logger } = options
-  const dueJobs = createDueJobs({ db, schema, holder, onError: report })
+  const duties = createDuties(db, schema, holder, logger)
+  const dueJobs = createDueJobs({ db, schema, holder, attempt: duties.attempt, onError: report })
   const sweepGroups = createGroupSweep(db, schema, holder)
   const renewLimits = createLimitRenewal(db, schema, holder)
+  const forgetLimits = createLimitForgetting(db, schema, holder)
+  const forgetExpired = createExpiredForgetting(db, schema, holder)
   const watchdog = createWatchdog({
     db: pool,
     schema,
     holder,
     ...(options.onStuck ? { onLook: options.onStuck } : {}),
+    attempt: duties.attempt,
     onError: report,
     logger,
   })
+  const history = createHistory({ db: pool, schema, holder, duties, onError: report })
   let isLeader = false
   let leadingSince = 0
   let isStopped = false
   let isResting = false
   let renewing: Promise<void> = Promise.resolve()
-  let historyAt = 0
 
   function report(error: unknown): void {
     if (isStopped) return
@@ -85,7 +91,7 @@ export function startUpkeep(options: {
 
   const endDuties = () => {
     dueJobs.stop()
-    return watchdog.stop()
+    return Promise.all([watchdog.stop(), history.stop()])
   }
 
   const renew = async () => {
@@ -94,31 +100,27 @@ export function startUpkeep(options: {
     if (isLeader !== (epoch !== null))
       logger.info({ epoch }, epoch === null ? 'upkeep: others lead' : 'upkeep: leads')
     if (!isLeader) leadingSince = performance.now()
+    const isNewTerm = !isLeader && epoch !== null
     isLeader = epoch !== null
     options.onTerm?.(epoch)
     if (!isLeader) {
       endDuties()
       return
     }
+    if (isNewTerm) await duties.begin()
     dueJobs.start()
     watchdog.start()
-    await rescueJobs(db, schema, holder, performance.now() - leadingSince, logger)
-    await sweepGroups()
-    await changeLimits(db, schema, holder, logger)
-    await renewLimits()
+    history.start()
+    const leadingMs = () => performance.now() - leadingSince
+    await duties.attempt('rescue', () => rescueJobs(db, schema, holder, leadingMs(), logger))
+    await duties.attempt('groups', sweepGroups)
+    await duties.attempt('limits', () => changeLimits(db, schema, holder, logger))
+    await duties.attempt('renewal of limits', renewLimits)
+    await duties.attempt('unused limits', forgetLimits)
+    await duties.attempt('unused lanes', () => forgetLanes(db, schema, holder, logger))
+    await duties.attempt('expired waits', forgetExpired)
     if (options.rank !== 'relay with Redis')
-      await switchToDirect(db, schema, holder, performance.now() - leadingSince, logger)
-    if (performance.now() < historyAt) return
-    // A failure here (most likely a lock that was not to be had) must not end the term.
-    await keepHistory(pool, schema, holder).then(
-      () => {
-        historyAt = performance.now() + HISTORY_MS
-      },
-      error => {
-        historyAt = performance.now() + HISTORY_RETRY_MS
-        report(error)
-      },
-    )
+      await duties.attempt('dispatch', () => switchToDirect(db, schema, holder, leadingMs(), logger))
   }
 
   const turn = () => {

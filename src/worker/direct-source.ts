@@ -1,6 +1,6 @@
 /** Jobs directly from Postgres: one call settles and claims, and an idle worker is woken as `wake-up.ts` says. */
 import type { Pool } from '../postgres/connect.ts'
-import { setListening } from '../postgres/register-worker.ts'
+import { createLateCommits, setListening } from '../postgres/register-worker.ts'
 import type { WorkerKey } from '../postgres/secret.ts'
 import { type Exchange, type Named, type Outcome, settleAndClaim } from '../postgres/settle-and-claim.ts'
 import { metLocks } from '../postgres/transient-error.ts'
@@ -34,9 +34,14 @@ export function createDirectSource(options: {
 }): DirectSource {
   const { pool, schema, worker, logger } = options
   const cursor = createClaimCursor()
+  let lateCommits = createLateCommits(pool)
   const wakeUp = createWakeUp({
     pollIntervalMs: options.pollIntervalMs,
-    setListening: isListening => setListening(pool, schema, worker, isListening),
+    async setListening(isListening) {
+      await setListening(pool, schema, worker, isListening)
+      lateCommits = createLateCommits(pool)
+    },
+    mayCommitLate: () => lateCommits(),
     look: options.look,
     lookWithinMs: cursor.withinMs,
     onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),

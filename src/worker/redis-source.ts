@@ -59,6 +59,8 @@ const NOTHING: Exchange = {
   groups: [],
 }
 
+const NONE: ReadonlySet<number> = new Set()
+
 interface Offer extends Told {
   queue: Queue
   heardAt: number
@@ -108,7 +110,7 @@ export function createRedisSource(options: {
   let cameShort = false // and Redis has not been told
   /** Runs under limits that were taken here: their slots are given back here. */
   const limitedRuns = new Map<string, { queue: Queue; lane: number }>()
-  const limitedLanes = new Set<number>()
+  let hasTakenLimited = false
   const putBacks = new Map<JobId, number>()
   let offer: Offer | undefined
   let isRung = false // and has not looked since
@@ -349,13 +351,15 @@ export function createRedisSource(options: {
     const ids: JobId[] = []
     const lanes: number[] = []
     const from: Queue[] = []
+    const limited = new Set<number>()
     first = (first + 1) % queues.length
     for (let n = 0; n < queues.length && ids.length < limit; n++) {
       const queue = queues[(first + n) % queues.length] as Queue
       const taken = await takeFrom(queue, limit - ids.length, ending.get(queue) ?? new Map())
       if (!taken) continue
       for (const [lane, used] of taken.limited) {
-        limitedLanes.add(lane)
+        limited.add(lane)
+        hasTakenLimited = true
         // These have passed from the old run to the new one already.
         if (used > 0) countUp(queue.freed, lane, -used)
       }
@@ -377,7 +381,7 @@ export function createRedisSource(options: {
       settled(outcomes, answer)
       return answer
     }
-    const answer = await claimTaken(outcomes, limit, { ids, lanes, from })
+    const answer = await claimTaken(outcomes, limit, { ids, lanes, from, limited })
     if (goesStraight()) tellDone()
     return ids.length === limit && answer.wait === null ? { ...answer, wait: 'more' } : answer
   }
@@ -385,8 +389,9 @@ export function createRedisSource(options: {
   const claimTaken = async (
     outcomes: readonly Outcome[],
     limit: number,
-    { ids, lanes, from }: { ids: JobId[]; lanes: number[]; from: Queue[] },
+    taken: { ids: JobId[]; lanes: number[]; from: Queue[]; limited: ReadonlySet<number> },
   ) => {
+    const { ids, lanes, from } = taken
     // Taken once more: where it stood before is no news.
     if (timers.size > 0)
       for (const id of ids) {
@@ -406,7 +411,7 @@ export function createRedisSource(options: {
       settled(outcomes, answer)
       // Postgres has not looked at the jobs: they are as ready as they were.
       if (answer.wait === 'dead') putAllBack()
-      else accept(ids, lanes, from, answer)
+      else accept(taken, answer)
       return answer
     } catch (error) {
       putAllBack()
@@ -416,12 +421,17 @@ export function createRedisSource(options: {
 
   /** Where there are limits, a take has to look anyway, and passes slots on. */
   const isToBeClaimed = ({ queue, heardAt: at }: Offer) =>
-    isOpen && queue.registered !== undefined && limitedLanes.size === 0 && performance.now() - at < OFFER_MS
+    isOpen && queue.registered !== undefined && !hasTakenLimited && performance.now() - at < OFFER_MS
 
   /** Nothing waits for the take: whether the job is handed over is for Postgres to say. */
   const exchangeOffered = async (one: Offer, outcomes: readonly Outcome[], limit: number) => {
     const taken = takeOffered(one, limit)
-    const answer = await claimTaken(outcomes, limit, { ids: [one.id], lanes: [one.lane], from: [one.queue] })
+    const answer = await claimTaken(outcomes, limit, {
+      ids: [one.id],
+      lanes: [one.lane],
+      from: [one.queue],
+      limited: NONE,
+    })
     const hasMore = await taken
     return hasMore && answer.wait === null ? { ...answer, wait: 'more' as const } : answer
   }
@@ -458,7 +468,16 @@ export function createRedisSource(options: {
     }, DONE_MS).unref()
   }
 
-  const accept = (ids: JobId[], lanes: number[], from: Queue[], answer: Exchange) => {
+  /** `limited`: which of the lanes are under limits. */
+  const accept = (
+    {
+      ids,
+      lanes,
+      from,
+      limited,
+    }: { ids: JobId[]; lanes: number[]; from: Queue[]; limited: ReadonlySet<number> },
+    answer: Exchange,
+  ) => {
     const claimed = new Map(answer.claimed.map(job => [job.id, job]))
     const refused = new Map(answer.refused.map(job => [job.id, job]))
     const back = new Map<Queue, Refused[]>()
@@ -476,7 +495,7 @@ export function createRedisSource(options: {
       }
       queue.done.push(id)
       if (putBacks.size > 0) putBacks.delete(id)
-      if (!limitedLanes.has(lane)) continue
+      if (!limited.has(lane)) continue
       const job = claimed.get(id)
       if (job) {
         limitedRuns.set(key(job), { queue, lane })

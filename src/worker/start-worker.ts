@@ -6,6 +6,7 @@ import type { LogCounts } from '../job/job-log.ts'
 import type { Handler } from '../job/task.ts'
 import { checkDatabase } from '../postgres/check-database.ts'
 import { openPool } from '../postgres/connect.ts'
+import { refuseFailing } from '../postgres/failing-duties.ts'
 import { createLockWatch } from '../postgres/held-locks.ts'
 import { probePostgres } from '../postgres/probe.ts'
 import { registerTasks } from '../postgres/register-tasks.ts'
@@ -119,6 +120,7 @@ export function startWorker(
       postgres: createProbe(() => probePostgres(pool, schema)),
       redis: redis ? createProbe(async () => begun?.probeRedis()) : undefined,
       locks: createProbe(async () => refuseHeld(await heldLocks())),
+      upkeep: createProbe(() => refuseFailing(pool, schema)),
     },
     lives: begin().catch(async error => {
       await close()

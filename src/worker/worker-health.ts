@@ -1,5 +1,5 @@
 /** Owns whether a worker can do its work, and in which words it says so. */
-import { type Health, type Probe, shownLocks, shownStore } from '../runtime/health.ts'
+import { type Health, type Probe, shownLocks, shownStore, shownUpkeep } from '../runtime/health.ts'
 import type { StuckHandlers } from './stuck-handlers.ts'
 import type { Lives } from './worker-restart.ts'
 
@@ -20,6 +20,8 @@ export interface StoreProbes {
   readonly redis: Probe | undefined
   /** Those that stop this worker. */
   readonly locks: Probe
+  /** Duties that fail, of whichever process leads. */
+  readonly upkeep: Probe
 }
 
 const MEANWHILE = 'jobs come directly from Postgres'
@@ -30,7 +32,12 @@ export async function readHealth(
   probes: StoreProbes,
   { leaseMs, stuck, maxTasks }: { leaseMs: number; stuck: StuckHandlers; maxTasks: number },
 ): Promise<WorkerHealth> {
-  const [postgres, redis, locks] = await Promise.all([probes.postgres(), probes.redis?.(), probes.locks()])
+  const [postgres, redis, locks, failing] = await Promise.all([
+    probes.postgres(),
+    probes.redis?.(),
+    probes.locks(),
+    probes.upkeep(),
+  ])
   const { isAlive, sinceBeatMs } = lives.vitals()
   const isHeard = sinceBeatMs < leaseMs
   return {
@@ -39,6 +46,7 @@ export async function readHealth(
     postgres: shownStore(postgres),
     redis: probes.redis ? shownStore(redis, MEANWHILE) : 'not used',
     locks: shownLocks(locks),
+    upkeep: shownUpkeep(failing, postgres === undefined),
     heartbeat: isHeard ? 'up' : `no beat was answered for ${Math.round(sinceBeatMs)} ms`,
     handlers: shownStuck(stuck, maxTasks),
     path: lives.path,
@@ -59,6 +67,7 @@ export const notReady = (state: 'not started' | 'starting' | 'stopping'): Worker
   postgres: 'not asked',
   redis: 'not asked',
   locks: 'not asked',
+  upkeep: 'not asked',
   heartbeat: 'none',
   handlers: 'none stuck',
   path: 'direct',

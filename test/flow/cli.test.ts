@@ -289,11 +289,22 @@ describe('longshore', () => {
     )
     expect(JSON.parse(json.stdout)).toEqual({
       schema: 'longshore',
+      maxQueues: 1000,
       queues: [{ name: 'films', scheduleMode: null, balanceStrategy: null, fanoutWidth: 3 }],
     })
     expect(nothing.stdout).toBe('there is no queue nothing\n')
     expect((await run(['queues', 'mail', '--default'])).stdout).toBe("mail: the relay's own settings\n")
     await database.rows('delete from longshore.queues')
+  })
+
+  it('[X12] queues --max sets how many queues there may be', async () => {
+    expect((await run(['queues', '--max', '20'])).stdout).toContain('there may be at most 20 queues\n')
+    expect(JSON.parse((await run(['queues', '--json'])).stdout)).toMatchObject({ maxQueues: 20 })
+    expect(await run(['queues', '--max', '0'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('whole number from 1 to 1000000'),
+    })
+    await run(['queues', '--max', '1000'])
   })
 
   it('[S12] watchdog shows when a group is reported, and sets it', async () => {

@@ -574,6 +574,21 @@ describe('doctor', () => {
     expect(warnings).toContain('pass --redis-url')
   })
 
+  it('[X12] warns of nearly as many queues as may be, and of rounds of forgetting that come to no end', async () => {
+    expect((await see()).warnings.join('\n')).not.toMatch(/queues --max|not forgotten/)
+    for (let n = 0; n < 9; n++)
+      await database.rows("select longshore.enqueue('plain', '{}', $1)", [{ queue: `q${n}` }])
+    await database.rows('update longshore.settings set max_queues = 10')
+    await database.rows("update longshore.forgetting set void_from = '2026-01-01 00:00:00+00'")
+    const warnings = (await see()).warnings.join('\n')
+    expect(warnings).toMatch(
+      /there are (9|10) queues, and at most 10 are possible: longshore queues --max allows more/,
+    )
+    expect(warnings).toContain('are not forgotten since 2026-01-01T00:00:00')
+    await database.rows('update longshore.settings set max_queues = 1000')
+    await database.rows('update longshore.forgetting set void_from = null')
+  })
+
   it('refuses options that are out of bounds or no durations', async () => {
     await expect(see({ pageSize: 0 })).rejects.toThrow(
       'pageSize must be a whole number from 1 to 2147483647; got 0',

@@ -3,6 +3,7 @@ import { defineTask } from '../../src/index.ts'
 import { settling, workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { makeDay } from '../support/make-day.ts'
 import { eventually } from '../support/signals.ts'
 
 const database = useDatabase()
@@ -55,6 +56,19 @@ const endOne = async (payload: string) => {
   }
   return { producer, ref, where }
 }
+/** The default partition is gone through once a day. */
+const startDay = () => database.rows('delete from longshore.history_passes')
+/** As the leader does, step by step. */
+const forget = async () => {
+  await startDay()
+  for (let isDone = false; !isDone; ) {
+    const [step] = await database.rows<{ is_done: boolean; held_by: string | null }>(
+      'select * from longshore.forget_history()',
+    )
+    expect(step?.held_by).toBeNull()
+    isDone = step?.is_done === true
+  }
+}
 const setRetention = (days: number) =>
   database.rows('update longshore.settings set retention_days = $1', [days])
 
@@ -91,7 +105,7 @@ describe('the history', () => {
     expect(days).toBeGreaterThanOrEqual(100)
     expect(days).toBeLessThan(100 + 31)
     await setRetention(7)
-    await database.rows('select longshore.drop_history()')
+    await forget()
     for (const { producer, ref } of [before, after, long])
       expect(await producer.get(ref)).toMatchObject({ state: 'succeeded' })
     await dropBeyond(LAST)
@@ -146,10 +160,7 @@ describe('the history', () => {
   })
 
   it('is dropped by whole partitions when their last day is over', async () => {
-    await database.rows(`
-      create table longshore.finished_jobs_20200101 (like longshore.finished_jobs including all);
-      alter table longshore.finished_jobs attach partition longshore.finished_jobs_20200101
-        for values from ('2020-01-01') to ('2020-01-02')`)
+    await makeDay(database, '2020-01-01')
     const old = `insert into longshore.finished_jobs
       (id, score, lease_token, created_at, finished_at, lane, keep_until, state, attempts, max_attempts, payload)
       values (gen_random_uuid(), 0, 0, now(), now(), 1, $1, 'succeeded', 1, 1, '{}')`
@@ -160,6 +171,7 @@ describe('the history', () => {
       "select (now() at time zone 'utc')::date::text as day",
     )
     await database.rows(old, [today?.day])
+    await startDay()
     await deployment.worker({ handlers: [task.handle(() => undefined)] })
     await eventually(
       'the upkeep has dropped the old day',
@@ -205,10 +217,7 @@ describe('the history', () => {
 
   it('[S5] forgets the edges and groups of what it drops, and keeps the counts of groups that go on', async () => {
     deployment.skipAudit('the history of its jobs is dropped')
-    await database.rows(`
-      create table longshore.finished_jobs_20200101 (like longshore.finished_jobs including all);
-      alter table longshore.finished_jobs attach partition longshore.finished_jobs_20200101
-        for values from ('2020-01-01') to ('2020-01-02')`)
+    await makeDay(database, '2020-01-01')
     const producer = deployment.producer()
     const worker = await workByHand(database, ['past'])
     const submit = async (names: string[]) => {
@@ -242,7 +251,7 @@ describe('the history', () => {
     const fresh = await submit(['a'])
     await settle(1) // what is left of the open one
     for (let time = 0; time < 2; time++) {
-      await database.rows('select longshore.drop_history()')
+      await forget()
       expect(await producer.getGroup(ended.group)).toBeUndefined()
       expect(await producer.getGroup(open.group)).toMatchObject({
         state: 'dispatching',

@@ -13,9 +13,11 @@ import {
   migrate,
   newJobId,
   type Producer,
+  readMaxQueues,
   readPropertyKeys,
   readQueues,
   readWatchdog,
+  setMaxQueues,
   setPropertyKeys,
   setQueue,
   setWatchdog,
@@ -462,8 +464,8 @@ describe('what is made at the start', () => {
   it('settings of the deployment too', async () => {
     const where = { postgres: database.url }
     const any: Any = {
-      ...{ audit, doctor, migrate, readPropertyKeys, readQueues, readWatchdog },
-      ...{ setPropertyKeys, setQueue, setWatchdog },
+      ...{ audit, doctor, migrate, readMaxQueues, readPropertyKeys, readQueues, readWatchdog },
+      ...{ setMaxQueues, setPropertyKeys, setQueue, setWatchdog },
     }
     const each = (name: string, known: readonly string[], needed = {}): Calls => ({
       [name]: value => any[name](value),
@@ -476,6 +478,8 @@ describe('what is made at the start', () => {
     await callAll({
       ...each('setQueue', ['name', 'scheduleMode', 'balanceStrategy', 'fanoutWidth'], { name: 'q' }),
       ...each('setWatchdog', ['after', 'cancel']),
+      ...each('setMaxQueues', ['maxQueues']),
+      ...each('readMaxQueues', []),
       ...each('setPropertyKeys', ['keys'], { keys: [] }),
       'setPropertyKeys: a key': value => any.setPropertyKeys({ ...where, keys: [value] }),
       ...each('readQueues', []),
@@ -487,5 +491,6 @@ describe('what is made at the start', () => {
     })
     await setPropertyKeys({ ...where, keys: ['gpu', 'mem', 'region'] })
     await setWatchdog({ ...where, after: '10m', cancel: false })
+    await setMaxQueues({ ...where, maxQueues: 1000 })
   })
 })

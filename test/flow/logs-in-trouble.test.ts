@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { defineTask, type JobContext, type LogLine } from '../../src/index.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
+import { makeDay } from '../support/make-day.ts'
 import { talk } from '../support/process-tasks.ts'
 import { eventually, gate } from '../support/signals.ts'
 import { useWorkerProcesses } from '../support/worker-process.ts'
@@ -179,12 +180,9 @@ describe('a worker process that is killed', () => {
 
 describe('logs and progress', () => {
   it('[S8] have partitions ahead, and are dropped by whole days with the history', async () => {
-    for (const table of ['job_logs', 'job_progress']) {
+    for (const table of ['job_logs', 'job_progress'] as const) {
       expect(await partitions(table)).toHaveLength(16)
-      await database.rows(`
-        create table longshore.${table}_20200101 (like longshore.${table} including all);
-        alter table longshore.${table} attach partition longshore.${table}_20200101
-          for values from ('2020-01-01') to ('2020-01-02')`)
+      await makeDay(database, '2020-01-01', table)
     }
     for (const day of ['2020-01-01', '2020-01-05']) {
       await database.rows(

@@ -46,7 +46,7 @@ describe('[D1] the schedule mode', () => {
     [{ scheduleMode: 'balanced' }, '1', 'least-queue'],
     [{ scheduleMode: 'balanced', balanceStrategy: 'round-robin', fanoutWidth: 3 }, '1', 'round-robin'],
   ])('is an option of the relay: %j', async (options, width, strategy) => {
-    await setQueue({ ...where, name: 'default' })
+    await deployment.producer().enqueue(task, 0)
     await deployment.relay(options)
     await spreadIs(width, strategy)
   })
@@ -54,13 +54,13 @@ describe('[D1] the schedule mode', () => {
   it('comes from the environment, and options win over it', async () => {
     vi.stubEnv('TASK_SCHEDULE_MODE', 'balanced')
     vi.stubEnv('TASK_BALANCE_STRATEGY', 'random')
-    await setQueue({ ...where, name: 'default' })
+    await deployment.producer().enqueue(task, 0)
     await deployment.relay({ balanceStrategy: 'round-robin' })
     await spreadIs('1', 'round-robin')
   })
 
   it('is a flag of longshore relay, which wins over the environment, and a setting of a queue wins over both', async () => {
-    await setQueue({ ...where, name: 'default' })
+    await deployment.producer().enqueue(task, 0)
     const env = { TASK_SCHEDULE_MODE: 'balanced', TASK_FANOUT_WIDTH: '7' }
     const relay = longshore(['relay', '--schedule-mode', 'fanout', '--balance-strategy', 'random'], env)
     await relay.says('running')
@@ -86,7 +86,7 @@ describe('[D1] the schedule mode', () => {
   })
 
   it('of a relay that follows another holds for what Redis has already', async () => {
-    await setQueue({ ...where, name: 'default' })
+    await deployment.producer().enqueue(task, 0)
     const earlier = createRelay({ ...where, redis })
     await earlier.start()
     await spreadIs('0', 'least-queue')

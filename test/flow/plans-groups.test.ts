@@ -76,7 +76,9 @@ function expectBounded(most: number): void {
       const read = readBy(node)
       expect({ relation, type: node['Node Type'], isBounded: read <= most, read }).toEqual({
         relation,
-        type: expect.stringMatching(/^(Index Scan|Index Only Scan|Bitmap Heap Scan|Tid Scan)$/),
+        type: expect.stringMatching(
+          /^(Index Scan|Index Only Scan|Bitmap Heap Scan|Tid Scan|Tid Range Scan)$/,
+        ),
         isBounded: true,
         read,
       })
@@ -200,6 +202,31 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
         await client.query('analyze longshore.groups')
         await call('select * from longshore.group_status where id = any ($1)', [groups])
         expectBounded(BATCH * (CHILDREN + 11))
+      }))
+
+    it('[X12] a page of a day that is over reads its own rows, groups and edges', () =>
+      explained(client, mode, async () => {
+        const { rows } = await client.query(
+          `select relname as name, max(keep_until) - 7 as today
+           from longshore.finished_jobs f join pg_class c on c.oid = f.tableoid group by 1`,
+        )
+        const page = () =>
+          call("select longshore.forget_page('finished_jobs', $1, $2, 1000) as why", [
+            rows[0].name,
+            rows[0].today,
+          ])
+        await page()
+        expect(await page()).toEqual([{ why: null }])
+        expectBounded(1000)
+        expect(await page()).toEqual([{ why: null }])
+        // The rest of the page before is read once more.
+        expectBounded(2000)
+        await client.query('update longshore.groups set end_state = $1, finished_at = $2', [
+          'failed',
+          '2020-01-01',
+        ])
+        await call('select * from longshore.forget_history()', [])
+        expectBounded(1000)
       }))
 
     it('[S13] a job with dependents is cancelled', () =>

@@ -17,6 +17,8 @@ const KNOWN_KEYS = 20_000
 const MOST_HEADS = 64
 const MOST_TURNS = 8
 const SLOT_GROUPS = 50
+/** Limits, or lanes with keys, that the leader looks at in one call. */
+const PAGE = 500
 
 const TABLES = [
   'jobs',
@@ -265,6 +267,44 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
         expect(rows).toEqual([{ renewed: BATCH, waiting: [] }])
         // Two slot groups each.
         expectBounded(2 * BATCH)
+      }))
+
+    it('[X12] the leader looks at a page of limits and of lanes with keys, and forgets limits by their keys', () =>
+      explained(client, mode, async () => {
+        // Of 300 keys no job is ready.
+        await client.query(
+          `delete from longshore.lane_heads h using longshore.lanes l where l.id = h.lane
+             and l.concurrency_key in (select 'key ' || n from generate_series(301, 600) n)`,
+        )
+        await client.query(
+          'update longshore.limit_looks set done_to = 0, idle_since = pg_snapshot_xmax(pg_current_snapshot())',
+        )
+        await client.query('select 1') // the plan of a statement is told with the next one
+        plans = []
+        const { rows } = await client.query('select * from longshore.forget_limits(0)')
+        expect(rows).toEqual([{ forgotten: expect.any(Number), is_done: false }])
+        expect(rows[0].forgotten).toBeGreaterThan(200)
+        await client.query('select longshore.forget_heads(0)')
+        await client.query('select 1')
+        // Two slot groups each, asked for their era and for themselves.
+        expectBounded(4 * PAGE)
+      }))
+
+    it('[X12] the relay finds lanes with ready jobs without reading the keys that have none', () =>
+      explained(client, mode, async () => {
+        const { rows } = await client.query("select * from longshore.lanes_with_jobs('default', 0, 1000)")
+        // Six tasks, of which five have jobs.
+        expect(rows).toHaveLength(6 + KEYS)
+        await client.query('select 1')
+        expectBounded(2 * (6 + KEYS))
+        const { rows: some } = await client.query("select * from longshore.lanes_with_jobs('default', 0, 20)")
+        expect(some.map(row => row.lane)).toEqual(rows.slice(0, 20).map(row => row.lane))
+        const after = some.at(-1).lane as number
+        const { rows: next } = await client.query(
+          "select * from longshore.lanes_with_jobs('default', $1, 1000)",
+          [after],
+        )
+        expect(next).toEqual(rows.slice(20))
       }))
   },
 )

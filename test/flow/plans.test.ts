@@ -52,7 +52,7 @@ beforeAll(async () => {
      from generate_series(1, $2) n`,
     [lanes[0], ROWS / 10],
   )
-  await believeEmpty(client, ['jobs', 'lanes', 'workers', 'finished_jobs', 'awaited'])
+  await believeEmpty(client, ['jobs', 'lanes', 'workers', 'finished_jobs', 'awaited', 'past_runs'])
   await startExplaining(client, plan => plans.push(plan.Plan))
 }, 120_000)
 
@@ -251,12 +251,100 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
         expectBounded(BATCH)
       }))
 
+    it('[X12] a round of forgetting looks at one ready job of each lane, and at a page of jobs by their key', () =>
+      explained(client, mode, async () => {
+        const forget = async () =>
+          (await call('select * from longshore.forget_lanes(p_page => $1)', [BATCH / 2]))[0]?.['step']
+        await client.query("update longshore.forgetting set step = 'resting', next_at = '-infinity'")
+        await client.query("select longshore.make_lane('default', 'without jobs', 'default', 'c:')")
+        expect(await forget()).toBe('waiting')
+        expect(readsOf('jobs').map(node => node['Index Name'])).toEqual(['jobs_ready'])
+        expectBounded(lanes.length + 1)
+        await client.query("update longshore.forgetting set step = 'clearing'")
+        for (let page = 0; page < 2; page++) {
+          expect(await forget()).toBe('clearing')
+          expect(new Set(readsOf('jobs').map(node => node['Index Name']))).toEqual(new Set(['jobs_pkey']))
+          expectBounded(BATCH)
+        }
+      }))
+
     it('due jobs are found through their index', () =>
       explained(client, mode, async () => {
         expect(await call('select * from longshore.promote_due($1)', [BATCH])).toMatchObject([
           { promoted: 50 },
         ])
         expect(readsOf('jobs').map(node => node['Index Name'])).toContain('jobs_scheduled')
+        expectBounded(BATCH)
+      }))
+
+    it('[X12] what a worker holds is found by the worker, whatever else there is: its runs, its leave, its rescue', () =>
+      explained(client, mode, async () => {
+        await call(CLAIM, [workerId, BATCH])
+        await call(CLAIM, [manyLanesWorkerId, BATCH])
+        const isBounded = () => {
+          expect(readsOf('jobs').map(node => node['Index Name'])).toContain('jobs_running')
+          expectBounded(BATCH)
+        }
+        expect(await call('select longshore.count_running(array[$1::int])::int as n', [workerId])).toEqual([
+          { n: BATCH },
+        ])
+        isBounded()
+        expect(await call('select * from longshore.read_runs($1, false)', [workerId])).toHaveLength(BATCH)
+        isBounded()
+        expect(await call('select longshore.unregister_worker($1) as is_gone', [workerId])).toEqual([
+          { is_gone: false },
+        ])
+        isBounded()
+        await client.query(
+          "update longshore.workers set expires_at = now() - interval '1 hour' where id = $1",
+          [workerId],
+        )
+        expect(await call('select * from longshore.rescue(3600000, $1)', [BATCH])).toMatchObject([
+          { worker_id: workerId, rescued: BATCH, is_gone: true },
+        ])
+        isBounded()
+        expect(await call('select longshore.unregister_worker($1) as is_gone', [manyLanesWorkerId])).toEqual([
+          { is_gone: false },
+        ])
+      }))
+
+    it('[X12] what has expired is read and forgotten a page at a time', () =>
+      explained(client, mode, async () => {
+        await client.query(
+          `insert into longshore.awaited (job_id, waiter, expires_at)
+           select gen_random_uuid(), 'w', now() + (n % 2 - 0.5) * interval '1 hour' from generate_series(1, 20000) n`,
+        )
+        await client.query(
+          `insert into longshore.past_runs (job_id, lease_token, worker_id, ended_at)
+           select gen_random_uuid(), n, 1, now() - n % 2 * interval '2 days' from generate_series(1, 40000) n`,
+        )
+        await call('select 1', [])
+        await call('select * from longshore.forget_expired()', [])
+        await client.query('select 1') // the plan of a statement is told with the next one
+        const reads = ['awaited', 'past_runs'].map(table =>
+          Math.max(
+            ...readsOf(table).map(node => node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)),
+          ),
+        )
+        expect(reads).toEqual([5000, 5000])
+      }))
+
+    it('[X12] [L6] a first limit of a task reads what runs, and not what waits', () =>
+      explained(client, mode, async () => {
+        await call(CLAIM, [workerId, BATCH])
+        await call('select longshore.register_tasks($1)', [
+          JSON.stringify([
+            {
+              name: 'task-0',
+              queue: 'default',
+              tag: 'default',
+              maxAttempts: 3,
+              concurrency: 500,
+              concurrencyPerKey: 5,
+            },
+          ]),
+        ])
+        expect(readsOf('jobs').map(node => node['Index Name'])).toContain('jobs_running')
         expectBounded(BATCH)
       }))
   },

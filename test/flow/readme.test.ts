@@ -100,7 +100,7 @@ describe('the README', () => {
     const { code, output } = await run('examples/own-metrics.ts', { DATABASE_URL: database.url })
     expect(output.split('\n')).toEqual([
       'longshore_worker_tasks_completed_total{task="greet",outcome="succeeded"} 1',
-      '{"isReady":true,"state":"running","postgres":"up","redis":"not used","locks":"free","heartbeat":"up","handlers":"none stuck","path":"direct"}',
+      '{"isReady":true,"state":"running","postgres":"up","redis":"not used","locks":"free","upkeep":"well","heartbeat":"up","handlers":"none stuck","path":"direct"}',
       '',
     ])
     expect(code).toBe(0)

@@ -13,6 +13,7 @@ const database = useDatabase()
 const deployment = useDeployment(database)
 const { check, begin, barrier } = useGuards(database, deployment)
 const one = defineTask({ name: 'one' })
+const two = defineTask({ name: 'two' })
 const limited = defineTask({ name: 'limited', concurrency: 5 })
 
 const BARRIER = 81
@@ -85,7 +86,7 @@ const byWay = ways.map(way => [way.way, way] as const)
 
 /** A job of the worker's first task, and the lanes of the others. */
 const prepare = async (tasks: readonly string[]) => {
-  const producer = deployment.producer({ tasks: [one, limited] })
+  const producer = deployment.producer({ tasks: [one, two, limited] })
   const task = tasks[0] === 'one' ? one : limited
   const job = await producer.enqueue(task, 1)
   if (tasks.length > 1)
@@ -99,6 +100,8 @@ const whileFound = async (
   meanwhile: (found: Awaited<ReturnType<typeof prepare>>) => Promise<unknown>,
 ) => {
   const found = await prepare(tasks)
+  // Lanes are merged where several have jobs.
+  if (tasks.includes('two')) await found.producer.enqueue(two, 1)
   const worker = await workByHand(database, tasks)
   const { open } = await barrier(BARRIER)
   const client = await begin()

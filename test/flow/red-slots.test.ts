@@ -420,6 +420,7 @@ const changed: Guard[] = [
   },
   {
     rule: 'two claims at once do not both take what a draining limit has left',
+    given: [{ name: 'assign_slots', setting: 'lock_timeout', value: '30s' }],
     without: {
       name: 'take_draining_slots',
       guard: 'all-groups',
@@ -525,6 +526,7 @@ const changed: Guard[] = [
   },
   {
     rule: 'a claim does not take a lane off the list that an open enqueue relies on',
+    given: [{ name: 'tidy_heads', setting: 'lock_timeout', value: '30s' }],
     without: { name: 'tidy_heads', guard: 'relied-on' },
     happens: async () => {
       const free = defineTask({ name: 'keyed', concurrencyPerKey: 5 })

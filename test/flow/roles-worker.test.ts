@@ -332,8 +332,11 @@ describe('the leader', () => {
     "watch_groups('00000000-0000-0000-0000-000000000000', 1, 1, 3600000, $1, $2)",
     'change_limits($1, $2)',
     "renew_limits(0, '{}', 500, $1, $2)",
+    'forget_limits(3600000, $1, $2)',
+    'forget_heads(0, $1, $2)',
     'prepare_history(1, $1, $2)',
     'forget_history($1, $2)',
+    "note_duty('history', null, $1, $2)",
     'forget_expired($1, $2)',
     'maintain_log_partitions(1, $1, $2)',
   ]
@@ -427,6 +430,9 @@ describe('the leader', () => {
       expect(await rows('relay', "select seq from longshore.relayed where queue = 'q'")).toEqual([
         { seq: '3' },
       ])
+      await rows('relay', "select longshore.note_generation('q2', 'g', 7, $1, $2)", key)
+      await rows('relay', "select longshore.note_ended('q2', 'g', $1, $2)", key)
+      expect(await rows('relay', "select from longshore.relayed where queue = 'q2'")).toEqual([])
       expect(await one('relay', "select longshore.set_dispatch('redis', $1, $2)", key)).toBe(true)
       expect(await one('relay', "select longshore.set_dispatch('direct', $1, $2)", key)).toBe(true)
       expect(await rows('relay', 'select holder, epoch, since from longshore.leader')).toHaveLength(1)
@@ -455,6 +461,7 @@ describe('the leader', () => {
           false,
         )
         await rows('relay', "select longshore.note_built('q', 'g', 9, $1, $2)", forged)
+        await rows('relay', "select longshore.note_ended('q', 'g', $1, $2)", forged)
         await rows('relay', 'select longshore.set_asleep(true, $1, $2)', forged)
         await rows('relay', 'select longshore.resign($1, $2)', forged)
         expect(await refusal('relay', "select longshore.set_dispatch('redis', $1, $2)", forged)).toBe(
@@ -647,7 +654,7 @@ describe('without its guard', () => {
     const duty = () => refusal('two', "select longshore.maintain_log_partitions(1, 'you', $1)", [newSecret()])
     expect(await duty()).toBe('LS006')
     const unchecked = { name: 'need_leader', guard: 'only-leader' }
-    expect(await weakened(database, [unchecked], duty)).toBe('')
+    expect(await weakened(database, [unchecked], duty)).toBe('(t,,0)')
     expect(await weakened(database, [byName], forged)).not.toBeNull()
   })
 })

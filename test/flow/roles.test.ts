@@ -95,7 +95,7 @@ describe('migrate --roles', () => {
     await database.rows(`
       grant select, delete on longshore.jobs to ${producer}; grant update (payload) on longshore.jobs to ${worker};
       revoke execute on function longshore.beat from ${worker};
-      grant execute on function longshore.drop_history to public`)
+      grant execute on function longshore.forget_days to public`)
     await install({ roles: true })
     expect(await grantsNow()).toEqual(before)
   })
@@ -216,7 +216,7 @@ const REFUSED: Readonly<Record<Exclude<Kind, 'owner'>, readonly string[]>> = {
     'delete from longshore.jobs',
     'update longshore.limits set capacity = 5',
     "update longshore.settings set property_keys = '{}'",
-    'select longshore.drop_history()',
+    "select longshore.forget_days('finished_jobs', '2000-01-01', 10)",
     "select longshore.relay_read('me', '{}', '{}', '{}', 0, 1, '{}', '{}')",
     'delete from longshore.outbox',
   ],
@@ -231,7 +231,7 @@ const REFUSED: Readonly<Record<Exclude<Kind, 'owner'>, readonly string[]>> = {
     'update longshore.jobs set state = state',
     'delete from longshore.outbox',
     'update longshore.settings set retention_days = 1',
-    'select longshore.drop_history()',
+    "select longshore.forget_days('finished_jobs', '2000-01-01', 10)",
     "select longshore.register_tasks('[]')",
   ],
   reader: [

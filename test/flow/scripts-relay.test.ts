@@ -102,7 +102,7 @@ describe('generations', () => {
     await queue.takeIds(1, 2)
     const names = Object.keys(await queue.dump()).map(key => key.replace(`${queue.root}:g1:`, ''))
     const known =
-      /^(jobs|held|taken|slots|turns|low|idle|open|workers|kinds|lanes|bounded|full|(lane|lane-facts|heads|workers-of|worker|queue|under):\d+)$/
+      /^(jobs|held|taken|slots|turns|low|idle|open|workers|kinds|kind-sizes|lanes|bounded|full|(lane|lane-facts|heads|workers-of|worker|queue|under):\d+)$/
     expect(names.filter(name => name !== queue.root && !known.test(name))).toEqual([])
   })
 })

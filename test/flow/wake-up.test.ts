@@ -4,6 +4,7 @@ import { workByHand } from '../support/by-hand.ts'
 import { useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
 import { counter, eventually, gate } from '../support/signals.ts'
+import { weakened } from '../support/weaken.ts'
 
 const database = useDatabase()
 const deployment = useDeployment(database)
@@ -54,6 +55,33 @@ describe('an idle worker', () => {
     await idle()
     await producer.enqueue(task, 'fail once')
     await done.reached(7)
+  })
+
+  it('[W5] looks on while a transaction is open that did not see it listen, and finds the job when it commits', async () => {
+    const producer = deployment.producer()
+    const tx = await database.connect()
+    await tx.query('begin')
+    await producer.enqueue(task, 1, { tx })
+    await database.rows('create table journal.looks (at timestamptz not null)')
+    const noteLooks = {
+      name: 'claim',
+      point: 'start',
+      insertion: 'insert into journal.looks values (clock_timestamp());',
+    }
+    await weakened(database, [noteLooks], async () => {
+      const done = counter()
+      await deployment.worker({ pollInterval: NEVER, handlers: [task.handle(() => done.add())] })
+      await eventually('the worker listens', isListening)
+      const since = await database.rows('select clock_timestamp()::text as at')
+      // At once, after 25 ms, and then only because of the transaction.
+      await eventually(
+        'it has looked four times',
+        async () =>
+          (await database.rows('select from journal.looks where at > $1', [since[0]?.at])).length >= 4,
+      )
+      await tx.query('commit')
+      await done.reached(1)
+    })
   })
 
   it('[W5] starts the next job as soon as its only permit is free', async () => {

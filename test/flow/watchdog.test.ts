@@ -29,12 +29,12 @@ interface Page {
 }
 
 /** A whole look by hand, of somebody who has watched for an hour. */
-async function look(watchingMs = 3_600_000, groups = 2): Promise<Report[]> {
+async function look(watchingMs = 3_600_000, groups = 2, betweenMs = 0): Promise<Report[]> {
   const reports: Report[] = []
   for (let after: string | null = '00000000-0000-0000-0000-000000000000'; after !== null; ) {
     const [page]: Page[] = await database.rows<Page>(
-      'select last, report from longshore.watch_groups($1, $2, 1000, $3)',
-      [after, groups, watchingMs],
+      'select last, report from longshore.watch_groups($1, $2, 1000, $3, p_between_ms => $4)',
+      [after, groups, watchingMs, betweenMs],
     )
     if (page?.report) reports.push(page.report)
     after = page?.last ?? null
@@ -132,7 +132,8 @@ describe('watchdog', () => {
     deployment.skipAudit('a counter is wrong on purpose')
     const lines: Record<string, unknown>[] = []
     const logger = pino({ level: 'warn' }, { write: (line: string) => void lines.push(JSON.parse(line)) })
-    await setWatchdog({ postgres: database.url, after: 300 })
+    // Until the first job has run: the worker may be slow to start.
+    await setWatchdog({ postgres: database.url, after: 20_000 })
     const relay = await deployment.relay({ logger })
     const producer = deployment.producer({ tasks: [step] })
     const events: GroupEvent[] = []
@@ -140,6 +141,10 @@ describe('watchdog', () => {
     const { group, first, second } = await frozen(producer)
     // Not before: it would run both jobs.
     await deployment.worker({ handlers: [step.handle(() => undefined)] })
+    await eventually('the first job has run', async () => {
+      return (await database.rows('select from longshore.finished_jobs where id = $1', [first.id])).length > 0
+    })
+    await setWatchdog({ postgres: database.url, after: 300 })
 
     await eventually('watchers hear of it', async () => events.length > 0)
     expect(events).toEqual([{ id: group.id, event: 'stuck' }])
@@ -469,5 +474,26 @@ describe('what excuses a group', () => {
     // Asked for only at the end, an excuse that has just gone would not count.
     const late = { name: 'watch_groups', guard: 'ask-early' }
     expect(await weakened(database, [late], excusedAtFirst)).toEqual([1, 0])
+  })
+
+  it('[X12] [S11] of which there are so many that looks are rare: a group is found by the second look that has nothing to excuse it', async () => {
+    await handWorker(['step'])
+    const producer = deployment.producer({ tasks: [step] })
+    const rarely = () => look(3_600_000, 2, 600_000)
+    const found = async () => {
+      const { group } = await chain(producer)
+      await rarely()
+      await pass('11 minutes')
+      const first = await rarely()
+      await pass('11 minutes')
+      const second = await rarely()
+      await producer.cancelGroup(group)
+      return [first.length, second.length]
+    }
+    expect(await found()).toEqual([0, 1])
+    // What excused it may have ended a moment ago.
+    expect(await weakened(database, [{ name: 'watch_groups', guard: 'looked-before' }], found)).toEqual([
+      1, 0,
+    ])
   })
 })

@@ -205,6 +205,30 @@ describe('a workflow', () => {
     expect(ran).toEqual(numbers(3))
   })
 
+  it('[W2] [S4] is halted behind a job that fails as it is added: what was added before that one runs', async () => {
+    const producer = deployment.producer({ tasks: [step] })
+    const group = producer.group()
+    const failed = group.add(step, 'never')
+    group.add(step, 'other', { delay: '1h' }) // so that the group is open
+    await group.submit()
+    await producer.cancel(failed)
+
+    const more = producer.addToGroup(group.id)
+    const halting = { workflow: 'w', onWorkflowFailure: 'halt' } as const
+    const before = more.add(step, 'before', { workflow: 'w' })
+    const doomed = more.add(step, 'doomed', { ...halting, after: failed })
+    const behind = more.add(step, 'behind', { workflow: 'w' })
+    await more.submit()
+    expect(await producer.get(doomed)).toMatchObject({ state: 'dependency_failed' })
+
+    await deployment.worker({ handlers: [step.handle(job => job.payload)] })
+    expect((await producer.waitFor(before)).state).toBe('succeeded')
+    expect(await producer.get(behind)).toMatchObject({ state: 'waiting' })
+    expect(await producer.resumeWorkflow('w')).toBe('resumed')
+    expect((await producer.waitFor(behind)).state).toBe('succeeded')
+    await producer.cancelGroup(group.id)
+  })
+
   it('[W2] [S10] is not done twice when the reply to its commit is lost, and keeps the order', async () => {
     proxy = await startProxy(database.urlOf('producer'))
     const producer = deployment.producer({ postgres: proxy.url, tasks: [step] })

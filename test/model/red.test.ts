@@ -76,6 +76,21 @@ const direct: Fault[] = [
     ],
     problem: /claims|dead/,
   },
+  {
+    fault: 'a lane is deleted although it has a job that waits or runs',
+    weaknesses: [{ name: 'forget_lanes', guard: 'clear-busy' }],
+    problem: /is undefined, and should be|its lane \d+ does not exist/,
+  },
+  // A minute of histories, with `npm run test:all`; flow/red-forgetting shows it in the gate.
+  ...(process.env['LONGSHORE_ALL']
+    ? [
+        {
+          fault: 'a lane is deleted although it was used again',
+          weaknesses: [{ name: 'use_lane', guard: 'note-use' }],
+          problem: /is undefined, and should be|its lane \d+ does not exist/,
+        },
+      ]
+    : []),
 ]
 
 const throughRedis: Fault[] = [

@@ -184,6 +184,7 @@ const TABLES = [
   'longshore.limit_waiters',
   'longshore.limit_uses',
   'longshore.lanes',
+  'longshore.lane_uses',
   'longshore.outbox',
   'longshore.relayed',
   'longshore.queues',

@@ -32,6 +32,8 @@ export async function handRelay(options: {
   queue: string
   holder: string
   spread: Spread
+  /** Default: as a relay has it, a minute. */
+  unusedMs?: number
 }): Promise<HandRelay> {
   const { pool, store, deployment } = options
   const holder = { name: options.holder, secret: newSecret() }
@@ -60,6 +62,7 @@ export async function handRelay(options: {
     mayAdopt: !isNew,
     spreadOf: () => options.spread,
     sizes: SIZES,
+    unusedMs: options.unusedMs ?? 60_000,
     onLost: () => {
       isOver = true
     },

@@ -85,6 +85,8 @@ export class JobModel {
         token: '0',
       })
     }
+    // First: a job that ends at once, because of what it was to run after, halts only those behind it.
+    this.#giveTurns()
     this.#settleDown()
   }
 
@@ -308,6 +310,16 @@ export class JobModel {
     this.#settleDown()
   }
 
+  /** To the first job of each workflow that is not halted. */
+  #giveTurns(): void {
+    const heads = new Set<string>()
+    for (const job of this.left()) {
+      if (job.workflow === undefined || heads.has(job.workflow)) continue
+      heads.add(job.workflow)
+      job.hasTurn ||= !this.halted.has(job.workflow)
+    }
+  }
+
   /** First what cannot run any more ends, then turns are passed on, then what may run is ready, or scheduled. */
   #settleDown(): void {
     const waiting = () => [...this.jobs.values()].filter(job => job.state === 'waiting')
@@ -325,12 +337,7 @@ export class JobModel {
       job.state = hasFailed ? 'dependency_failed' : 'cancelled'
       if (hasFailed && job.halts && job.workflow !== undefined) this.halted.add(job.workflow)
     }
-    const heads = new Set<string>()
-    for (const job of this.left()) {
-      if (job.workflow === undefined || heads.has(job.workflow)) continue
-      heads.add(job.workflow)
-      job.hasTurn ||= !this.halted.has(job.workflow)
-    }
+    this.#giveTurns()
     for (const job of waiting()) {
       if (this.pending(job) === 0) job.state = job.isDelayed ? 'scheduled' : 'ready'
     }

@@ -124,6 +124,8 @@ const everywhere: Weighted[] = [
   [1, named('properties', { worker, hasGpu: fc.boolean() })],
   [2, limits],
   [2, named('renew', {})],
+  [2, named('forget lanes', { isCut: oneIn(4) })],
+  [2, named('forget limits', {})],
 ]
 const rest = named('rest', { worker, limit: fc.integer({ min: 1, max: 4 }) })
 const withRedis: Weighted[] = [

@@ -19,8 +19,11 @@ export interface JobRow {
   facts: string
 }
 
+/** In front of the tags of lanes that hold only what has ended, see the command `forget`. */
+export const PAST = 'past '
+
 const ROWS = `
-  select j.*, concat_ws(' ', l.task, l.tag, l.constraint_tag, l.concurrency_key) as facts
+  select j.*, concat_ws(' ', l.task, replace(l.tag, '${PAST}', ''), l.constraint_tag, l.concurrency_key) as facts
   from (
     select id, state::text, attempts, rescues, lease_token::text as token, score::text, lane, worker_id as worker,
       coalesce(pending, 0) as pending

@@ -5,10 +5,11 @@ import type { ChangeOptions } from '../../src/job/enqueue-options.ts'
 import type { JobId } from '../../src/job/job-id.ts'
 import { registerTasks } from '../../src/postgres/register-tasks.ts'
 import { setProperties, unregisterWorker } from '../../src/postgres/register-worker.ts'
+import { asAsked, forgetOn } from './forgetting.ts'
 import type { HandWorker } from './hand-worker.ts'
-import type { JobModel } from './job-model.ts'
+import { isEnded, type JobModel } from './job-model.ts'
 import { checkTake, outcomesOf, type Run, send } from './model-calls.ts'
-import { auditAll, same } from './model-compare.ts'
+import { auditAll, PAST, same } from './model-compare.ts'
 import { draft, endTransaction, enqueue, GPU, HOUR_MS, type JobPlan, taskOf } from './model-jobs.ts'
 import { bear, type Facts, hear, tightTask, type World } from './model-world.ts'
 
@@ -40,6 +41,10 @@ type Deed =
   | { do: 'properties'; worker: number; hasGpu: boolean }
   | { do: 'limits'; all: number | undefined; perKey: number | undefined }
   | { do: 'renew' }
+  /** The leader goes round, days pass, and it goes round again. `isCut`: it is still in the first round then. */
+  | { do: 'forget lanes'; isCut: boolean }
+  /** Limits that are not used are forgotten, however short that is. */
+  | { do: 'forget limits' }
   | { do: 'rest'; worker: number; limit: number }
   // Only where there is Redis.
   | { do: 'relay'; turns: number; gap: Command | null }
@@ -188,6 +193,15 @@ async function act(world: World, given: Command): Promise<void> {
     case 'renew':
       await pool.query('select longshore.renew_slot_groups(array(select id from longshore.limits))')
       return
+    case 'forget lanes':
+      return forget(world, given.isCut)
+    case 'forget limits':
+      await database.rows(
+        'update longshore.limit_looks set done_to = 0, idle_since = pg_snapshot_xmax(pg_current_snapshot())',
+      )
+      await database.rows('select longshore.forget_limits(0)')
+      await database.rows('select longshore.forget_heads(0)')
+      return
     case 'rest': {
       await rest(world)
       await auditAll(world, 'at rest')
@@ -274,6 +288,31 @@ export async function rescue(world: World, limit: number): Promise<void> {
     world.dead.map(({ id }) => id),
     limit,
   )
+}
+
+/** Lanes without jobs are deleted. What has ended is given to lanes that stay: the model knows no days after which it would be gone. */
+async function forget({ database, model }: World, isCut: boolean): Promise<void> {
+  await database.rows(
+    `set session_replication_role = replica;
+     update longshore.finished_jobs f
+     set lane = longshore.find_lane(l.queue, l.task, '${PAST}' || l.tag, l.constraint_tag, l.concurrency_key)
+     from longshore.lanes l where l.id = f.lane and not starts_with(l.tag, '${PAST}');
+     set session_replication_role = origin`,
+  )
+  for (const job of model.jobs.values()) if (isEnded(job)) delete job.lane
+  const db = asAsked(database)
+  if (isCut) {
+    await db.query("update longshore.forgetting set next_at = now() where step = 'resting'")
+    await db.query('select longshore.forget_lanes(p_page => 2)')
+    return
+  }
+  const { step } = await forgetOn(db, { page: 3 })
+  // Marks of a round that has not ended mean nothing yet.
+  if (step !== 'resting') return
+  await database.rows(
+    `update longshore.lanes set unused_since = unused_since - interval '400 days' where not starts_with(tag, '${PAST}')`,
+  )
+  await forgetOn(db, { page: 3 })
 }
 
 /** It gives back what it runs, leaves, and comes again as another. */

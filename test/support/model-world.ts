@@ -12,6 +12,7 @@ import { registerWorker } from '../../src/postgres/register-worker.ts'
 import { type QueueIndex, queueIndex, type Spread } from '../../src/redis/queue-index.ts'
 import type { ScriptRunner } from '../../src/redis/scripts.ts'
 import type { TestClient, TestDatabase } from './database.ts'
+import { beginAnew } from './forgetting.ts'
 import { type HandRelay, handRelay } from './hand-relay.ts'
 import { type Call, type HandWorker, handWorker } from './hand-worker.ts'
 import { JobModel, MAX_ATTEMPTS, MAX_RESCUES, type NewModelJob } from './job-model.ts'
@@ -156,6 +157,7 @@ const TABLES = [
   'lane_heads',
   'limit_waiters',
   'limit_uses',
+  'lane_uses',
   'tasks',
   'outbox',
   'relayed',
@@ -169,8 +171,11 @@ async function empty(database: TestDatabase): Promise<void> {
     table => `delete from ${table};`,
   )
   await database.rows(
-    `set session_replication_role = replica; ${deletes.join(' ')} set session_replication_role = origin`,
+    `set session_replication_role = replica; ${deletes.join(' ')}
+     update longshore.lanes set unused_since = null where unused_since is not null;
+     set session_replication_role = origin`,
   )
+  await beginAnew(database)
 }
 
 /** A worker begins its life. */

@@ -91,11 +91,12 @@ describe('a worker', () => {
 
 /** Of a worker with two permits whose stores are up. */
 function healthOf(sinceBeatMs: number, stuck = new StuckHandlers()) {
+  const none = async () => undefined
   const vitals = () => ({ isAlive: true, inFlight: 0, lagMs: 0, sinceBeatMs })
   const lives = { vitals, isDrained: false, path: 'direct' } as unknown as Lives
   return readHealth(
     lives,
-    { postgres: async () => undefined, redis: undefined, locks: async () => undefined },
+    { postgres: none, redis: undefined, locks: none, upkeep: none },
     { leaseMs: 1000, stuck, maxTasks: 2 },
   )
 }

@@ -23,7 +23,14 @@ beforeEach(async () => {
       if (failure) throw failure
       return { contentType: 'text/plain; version=0.0.4', text: 'figures\n' }
     },
-    health: async () => ({ isReady, state: 'running', postgres: 'up', redis: 'not used', locks: 'free' }),
+    health: async () => ({
+      isReady,
+      state: 'running',
+      postgres: 'up',
+      redis: 'not used',
+      locks: 'free',
+      upkeep: 'well',
+    }),
   })
 })
 afterEach(async () => {
@@ -60,7 +67,7 @@ describe('the endpoint', () => {
     expect(ready.headers.get('content-type')).toBe('application/json')
     expect([ready.status, await ready.json()]).toEqual([
       200,
-      { isReady: true, state: 'running', postgres: 'up', redis: 'not used', locks: 'free' },
+      { isReady: true, state: 'running', postgres: 'up', redis: 'not used', locks: 'free', upkeep: 'well' },
     ])
     isReady = false
     expect((await fetch(at('/readyz'))).status).toBe(503)

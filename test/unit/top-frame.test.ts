@@ -53,7 +53,7 @@ const EMPTY: Overview = {
   limits: [],
   limitCount: exactly(0),
   groups: { unfinished: exactly(0), stuck: exactly(0), shown: [] },
-  upkeep: { leader: null, rank: 'worker', epoch: 0 },
+  upkeep: { leader: null, rank: 'worker', epoch: 0, failing: [] },
   outbox: { rows: exactly(0), oldestMs: 0 },
   oldestTransactionMs: 0,
   deadRows: 0,
@@ -96,7 +96,7 @@ const BUSY: Overview = {
       },
     ],
   },
-  upkeep: { leader: 'relay host:1:abc', rank: 'relay with Redis', epoch: 7 },
+  upkeep: { leader: 'relay host:1:abc', rank: 'relay with Redis', epoch: 7, failing: [] },
   outbox: { rows: exactly(3), oldestMs: 12 },
 }
 
@@ -244,7 +244,7 @@ describe('the frame', () => {
       ],
       workerCount: exactly(1),
       limits: [{ task: evil, key: '鍵'.repeat(100), capacity: 1, used: 1 }],
-      upkeep: { leader: evil, rank: 'worker', epoch: 1 },
+      upkeep: { leader: evil, rank: 'worker', epoch: 1, failing: [] },
     }
     for (const size of [SMALL, LARGE]) {
       const lines = frameLines(frame(hostile, { trouble: evil }), size, false)

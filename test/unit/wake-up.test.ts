@@ -9,13 +9,19 @@ afterEach(() => {
 })
 
 /** A worker whose looks find `jobsPerLook()` jobs at once. */
-function simulate(options: { setListening?: (isListening: boolean) => Promise<void> } = {}) {
+function simulate(
+  options: {
+    setListening?: (isListening: boolean) => Promise<void>
+    pollIntervalMs?: number
+    mayCommitLate?: () => Promise<boolean>
+  } = {},
+) {
   const writes: boolean[] = []
   const errors: unknown[] = []
   let looks = 0
   let jobsPerLook = 0
   const wakeUp = createWakeUp({
-    pollIntervalMs: 100,
+    pollIntervalMs: options.pollIntervalMs ?? 100,
     setListening: async isListening => {
       writes.push(isListening)
       await options.setListening?.(isListening)
@@ -25,6 +31,7 @@ function simulate(options: { setListening?: (isListening: boolean) => Promise<vo
       if (jobsPerLook > 0) wakeUp.onClaimed(jobsPerLook)
       wakeUp.onIdle()
     },
+    ...(options.mayCommitLate ? { mayCommitLate: options.mayCommitLate } : {}),
     onError: error => errors.push(error),
   })
   wakeUp.onIdle()
@@ -60,6 +67,47 @@ describe('waking up', () => {
     const before = worker.looks
     await worker.pass(60)
     expect(worker.looks).toBeGreaterThan(before)
+  })
+
+  it.each([10, 40, 300, 5000, 60_000])(
+    '[W5] finds within twice the time what is committed late, after %i ms, by a transaction that did not see it listen',
+    async lateMs => {
+      let isOpen = true
+      const worker = simulate({ pollIntervalMs: 3_600_000, mayCommitLate: async () => isOpen })
+      while (worker.writes.length === 0) await worker.pass(1)
+      await worker.pass(lateMs)
+      isOpen = false
+      const before = worker.looks
+      await worker.pass(2 * lateMs + 25)
+      expect(worker.looks).toBe(before + 1)
+    },
+  )
+
+  it('[W5] looks on, ever more rarely, while such a transaction is open, and not at all without one', async () => {
+    for (const isOpen of [true, false]) {
+      const worker = simulate({ pollIntervalMs: 30 * 3_600_000, mayCommitLate: async () => isOpen })
+      while (worker.writes.length === 0) await worker.pass(1)
+      await worker.pass(100)
+      const before = worker.looks
+      await worker.pass(24 * 3_600_000)
+      expect(worker.looks - before).toBeGreaterThan(isOpen ? 5 : -1)
+      expect(worker.looks - before).toBeLessThan(isOpen ? 20 : 1)
+      worker.wakeUp.stop()
+    }
+  })
+
+  it('looks on when it cannot be told whether such a transaction is open', async () => {
+    const worker = simulate({
+      pollIntervalMs: 3_600_000,
+      mayCommitLate: async () => {
+        throw new Error('no database')
+      },
+    })
+    while (worker.writes.length === 0) await worker.pass(1)
+    const before = worker.looks
+    await worker.pass(1000)
+    expect(worker.looks).toBeGreaterThan(before + 1)
+    expect(worker.errors.length).toBeGreaterThan(0)
   })
 
   it('never listens while jobs flow, and does so when they have ceased', async () => {

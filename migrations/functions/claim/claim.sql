@@ -31,6 +31,7 @@ as $$
 #variable_conflict use_column
 declare
   v_lanes int[];
+  v_busy int[];
   v_limits int[];
   v_is_full boolean[];
   v_is_limited boolean;
@@ -115,20 +116,30 @@ begin
       v_own := p_held_slots;
       v_most := least(p_limit, cardinality(v_own));
     end if;
-    if cardinality(v_lanes) = 1 then
+    if cardinality(v_lanes) > 1 then
+      -- Of several lanes mostly one has jobs, or none. Those are read from their best job on.
+      select coalesce(array_agg(l.lane), '{}'), coalesce(min(best.score), v_from) into v_busy, v_from
+      from unnest(v_lanes) as l(lane)
+      cross join lateral (
+        select j.score from longshore.jobs j
+        where j.lane = l.lane and j.state = 'ready' and j.score >= v_from order by j.score, j.id limit 1) best;
+    else
+      v_busy := v_lanes;
+    end if;
+    if cardinality(v_busy) = 1 then
       -- Locked as they are found.
-      v_lane := v_lanes[1];
+      v_lane := v_busy[1];
       v_rows := array(
         select j.ctid from longshore.jobs j
         where j.lane = v_lane /* guard: still-ready */ and j.state = 'ready' /* end still-ready */ and j.score >= v_from /* point: reading */
         order by j.score, j.id
         limit v_most
         for no key update skip locked);
-    else
+    elsif v_busy <> '{}' then
       -- Twice as many as it wants: a worker sends two claims at once, and the other one holds the best of them.
       v_reach := 2 * v_most;
       loop
-        v_found := longshore.merge_few_lanes(v_lanes, v_from, v_reach); /* point: found */
+        v_found := longshore.merge_few_lanes(v_busy, v_from, v_reach); /* point: found */
         v_rows := array(
           -- As in lock_jobs. What this claim has locked before is among them again.
           select j.ctid from longshore.jobs j
@@ -147,8 +158,11 @@ begin
         v_reach := 4 * v_reach;
       end loop;
     end if;
-    select h.* into v_claimed, lease_tokens, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone
-    from longshore.hand_over(p_worker, v_rows, v_own, null, v_lane) h;
+    v_claimed := 0;
+    if v_rows <> '{}' then
+      select h.* into v_claimed, lease_tokens, ids, lanes, attempts, max_attempts, scores, created_at, payloads, alone
+      from longshore.hand_over(p_worker, v_rows, v_own, null, v_lane) h;
+    end if;
     if v_is_passed_on then
       -- It takes no others in the same call: a transaction that has taken slots must not wait for groups, to free what is left of its own.
       wait := case when v_is_closed then 'full' when v_claimed = v_most and v_most < p_limit then 'more' end;

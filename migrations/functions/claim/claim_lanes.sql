@@ -44,6 +44,7 @@ declare
   v_cuts boolean[];
   v_without_room int[];
   v_is_left boolean := false;
+  v_is_lost boolean := false;
   v_found record;
   v_depth int := 0;
   v_is_last boolean;
@@ -76,9 +77,14 @@ begin
         exit;
       end if;
     end if;
+    /* point: limits-made */
     if v_is_limited then
-      select r.* into v_lanes, v_limits, v_key_limits, v_rooms, v_cuts, v_without_room, v_is_left
+      select r.* into v_lanes, v_limits, v_key_limits, v_rooms, v_cuts, v_without_room, v_is_left, v_is_lost
       from longshore.limit_rooms(p_worker, p_lanes, p_limits, v_key_lanes, v_spent, p_has_waiters) r;
+      if v_is_lost then
+        wait := 'busy';
+        exit;
+      end if;
     end if;
 
     v_depth := greatest(

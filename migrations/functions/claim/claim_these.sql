@@ -43,9 +43,14 @@ begin
   end if;
   if v_is_limited and array_position(v_key_limits, null) is not null then
     if longshore.make_key_limits(v_lanes) then
-      select array_agg(o.id order by g.no) into v_key_limits
+      /* point: limits-made */
+      -- One that is not there has just been forgotten, see limit_rooms.
+      select array_agg(o.id order by g.no),
+        coalesce(bool_or(/* guard: known-limit */ o.id is null and l.concurrency_key <> '' and t.concurrency_per_key is not null /* end known-limit */), false)
+      into v_key_limits, v_is_changing
       from unnest(v_lanes) with ordinality as g(lane, no)
       join longshore.lanes l on l.id = g.lane
+      left join longshore.tasks t on t.name = l.task
       left join longshore.limits o on o.task = l.task and o.key = l.concurrency_key and o.key <> '' and o.capacity is not null;
     else
       v_is_changing := true;

@@ -16,17 +16,21 @@ declare
   v_made int;
   v_is_redis boolean;
   v_is_listened boolean;
+  v_transaction xid8;
 begin
   if p_priority is null or p_priority not between 0 and 2047 then
     raise exception 'longshore: priority must be from 0 to 2047' using errcode = 'invalid_parameter_value';
   end if;
   perform longshore.check_payloads(string_to_array(p_payloads, E'\n')) where octet_length(p_payloads) > 4194304;
+  -- As in find_lane.
+  /* guard: number-first */ v_transaction := pg_current_xact_id(); /* end number-first */
   select min(l.id), bool_or(s.dispatch = 'redis'), bool_or(exists (select from longshore.workers w where w.listening))
   into lane, v_is_redis, v_is_listened
   from longshore.settings s
   left join longshore.lanes l on l.task = p_task and l.tag = p_tag and l.constraint_tag = 'c:' and l.queue = p_queue
-    and l.concurrency_key = '';
-  if lane is null then
+    and l.concurrency_key = '' /* guard: not-marked */ and l.unused_since is null /* end not-marked */;
+  /* point: found */
+  if lane is null /* guard: own-snapshot */ or current_setting('transaction_isolation') <> 'read committed' /* end own-snapshot */ then
     lane := longshore.find_lane(p_queue, p_task, p_tag, 'c:');
   end if;
   score := longshore.score_ms(p_priority, floor(extract(epoch from clock_timestamp()) * 1000)::bigint);

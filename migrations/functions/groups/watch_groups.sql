@@ -1,13 +1,14 @@
 -- The watchdog: look at unfinished groups behind p_after, about p_jobs jobs of at most p_groups groups. A group has moved if its counts
 -- or claims have changed since the last look. One that has not moved for as long as the settings say, without an excuse (see
 -- why_group_is_idle), is stuck: that is stored, watchers are told, and, where the settings say so, it is cancelled.
--- p_watching_ms: how long the caller has watched; after an outage all groups get time to go on.
+-- p_watching_ms: how long the caller has watched; after an outage all groups get time to go on. p_between_ms: at most so long ago it looked at these groups the last
+-- time. With very many groups that may be longer than the settings say: a group is stuck only if two looks have found it so.
 -- Returns where to go on (null at the end), how many are stuck, and the one that was found or cancelled now, if any: the page
 -- ends with it, since its end may be what another has waited for.
 -- public: worker, relay
 create function longshore.watch_groups(
   p_after uuid, p_groups int, p_jobs int, p_watching_ms bigint, p_holder text default null, p_secret bytea default null,
-  out last uuid, out stuck int, out report jsonb
+  p_between_ms bigint default 0, out last uuid, out stuck int, out report jsonb
 )
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
@@ -30,6 +31,7 @@ begin
   p_groups := least(p_groups, 10000);
   p_jobs := least(p_jobs, 1000000);
   select s.watchdog_ms as ms, s.watchdog_cancels as cancels into v_settings from longshore.settings s;
+  p_between_ms := least(greatest(p_between_ms, 0), 31536000000);
   stuck := 0;
   for v_group in
     select g.* from longshore.groups g where g.finished_at is null and g.id > p_after order by g.id limit p_groups
@@ -51,7 +53,8 @@ begin
     then
       v_moved := v_moved || v_group.id;
       v_seen := v_seen || v_found.seen;
-    elsif v_quiet_ms >= v_settings.ms and p_watching_ms >= least(v_settings.ms / 2, 60000) then
+    elsif v_quiet_ms >= v_settings.ms /* guard: looked-before */ and v_quiet_ms >= p_between_ms * 1.5 /* end looked-before */
+      and p_watching_ms >= least(v_settings.ms / 2, 60000) then
       stuck := stuck + 1;
       if v_group.stuck is null or (v_settings.cancels and v_group.cancelled_at is null) then
         report := longshore.report_stuck(v_group, v_settings.cancels);

@@ -16,7 +16,6 @@ declare
   v_groups uuid[];
   v_lane record;
   v_workers int[];
-  v_busy int[];
 begin
   v_groups := array(
     with recursive reached(id) as (
@@ -92,9 +91,10 @@ begin
     ) then
       return 'in line';
     end if;
-    -- Reads the whole table, once: see rescue. Hardly any group gets here while there is much to do.
-    v_busy := coalesce(v_busy, array(select distinct j.worker_id from longshore.jobs j where j.state = 'running'));
-    if v_workers <@ v_busy then
+    if not exists (
+      select from unnest(v_workers) as w(id)
+      where not exists (select from longshore.jobs j where j.worker_id = w.id and j.state = 'running' offset 0)
+    ) then
       return 'busy';
     end if;
   end loop;

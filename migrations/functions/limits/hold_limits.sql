@@ -8,6 +8,9 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
 set lock_timeout = '200ms'
+-- What runs is read by its workers, however many jobs there are.
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 declare
   v_first text[];
@@ -24,15 +27,21 @@ begin
     -- from now on wait for this transaction, see register_worker.
     perform /* guard: worker-locks */ pg_advisory_xact_lock(hashtext('longshore.worker'), w.id) /* end worker-locks */
     from (select w.id from longshore.workers w where w.tasks && v_first order by w.id) w;
-    /* guard: running-locks */ perform from longshore.jobs j
-    where j.state = 'running'
-      and exists (select from longshore.lanes l where l.id = j.lane and l.task = any (v_first) offset 0)
-    order by j.id
-    for update; /* end running-locks */
+    /* guard: running-locks */ perform
+    from (
+      select j.id from longshore.workers w
+      cross join lateral (
+        select j.id, j.lane from longshore.jobs j where j.worker_id = w.id and j.state = 'running' offset 0
+      ) j
+      where exists (select from longshore.lanes l where l.id = j.lane and l.task = any (v_first) offset 0)
+      order by j.id offset 0
+    ) r
+    cross join lateral (select from longshore.jobs j where j.id = r.id offset 0 for update) j; /* end running-locks */
     v_keys := array(
-      select distinct l.concurrency_key from longshore.jobs j
+      select distinct l.concurrency_key from longshore.workers w
+      cross join lateral (select j.lane from longshore.jobs j where j.worker_id = w.id and j.state = 'running' offset 0) j
       cross join lateral (select l.task, l.concurrency_key from longshore.lanes l where l.id = j.lane offset 0) l
-      where j.state = 'running' and l.task = any (v_first) and l.concurrency_key <> '');
+      where l.task = any (v_first) and l.concurrency_key <> '');
   end if;
   perform from longshore.slot_groups g
   where g.limit_id = any (array(

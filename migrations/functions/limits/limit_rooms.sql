@@ -1,11 +1,12 @@
 -- Where a claim may find jobs, and how many each lane may give: the worker's lanes (p_lanes, with the limits of their tasks) and those of
 -- their lanes with keys that have ready jobs (p_key_lanes). `rooms`: null where no limit is in play. `cuts`: the lane could give more
 -- in the next call. `without_room`: limits that have none. p_spent: limits that have run out in this claim and are not asked again.
--- p_has_waiters: another worker waits for a limit, see limit_waiters. `is_left`: slots are left to it.
+-- p_has_waiters: another worker waits for a limit, see limit_waiters. `is_left`: slots are left to it. `is_lost`: the limit of a key has just been
+-- forgotten, see forget_limits: nothing may be claimed of its lane before the limit is made anew.
 create function longshore.limit_rooms(
   p_worker int, p_lanes int[], p_limits int[], p_key_lanes int[], p_spent int[], p_has_waiters boolean,
   out lanes int[], out limits int[], out key_limits int[], out rooms int[], out cuts boolean[], out without_room int[],
-  out is_left boolean
+  out is_left boolean, out is_lost boolean
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -17,11 +18,14 @@ declare
 begin
   is_left := false;
   with source as materialized (
-    select p.lane, p.limit_id, null::int as key_limit from unnest(p_lanes, p_limits) as p(lane, limit_id)
+    select p.lane, p.limit_id, null::int as key_limit, false as is_lost from unnest(p_lanes, p_limits) as p(lane, limit_id)
     union all
-    select l.id, p.limit_id, k.id
+    -- In one statement with the limits: of a task that limits its keys each has one, made by this claim or an earlier one.
+    select l.id, p.limit_id, k.id, /* guard: known-limit */ k.id is null and t.concurrency_per_key is not null /* end known-limit */
     from unnest(p_key_lanes) as h(lane)
-    join longshore.lanes l on l.id = h.lane
+    -- By its id: a parent may have very many lanes.
+    cross join lateral (select l.id, l.task, l.parent, l.concurrency_key from longshore.lanes l where l.id = h.lane offset 0) l
+    left join longshore.tasks t on t.name = l.task
     join unnest(p_lanes, p_limits) as p(lane, limit_id) on p.lane = l.parent
     left join longshore.limits k on k.task = l.task and k.key = l.concurrency_key and k.capacity is not null
   ), room as materialized (
@@ -41,8 +45,9 @@ begin
       then greatest(0, least(t.room, t.half, k.room, k.half)) end::int),
     array_agg(coalesce(least(t.room, k.room) > least(t.half, k.half), false)),
     array(select r.id from room r where r.room <= 0 and r.id <> all (p_spent)),
-    array(select r.id from room r where r.room > 0 order by r.id), array(select r.room::int from room r where r.room > 0 order by r.id)
-  into lanes, limits, key_limits, rooms, cuts, without_room, v_ids, v_rooms
+    array(select r.id from room r where r.room > 0 order by r.id), array(select r.room::int from room r where r.room > 0 order by r.id),
+    bool_or(s.is_lost)
+  into lanes, limits, key_limits, rooms, cuts, without_room, v_ids, v_rooms, is_lost
   from source s
   left join room t on t.id = s.limit_id
   left join room k on k.id = s.key_limit;

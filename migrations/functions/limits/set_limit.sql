@@ -4,14 +4,19 @@ create function longshore.set_limit(p_task text, p_key text, p_capacity int) ret
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
+-- As in hold_limits.
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 declare
   v_limit longshore.limits;
   v_era int;
   v_groups int := (select count(*) from longshore.spread_slots(p_capacity));
   v_per_group int := (select max(s.capacity) from longshore.spread_slots(p_capacity) s);
-  v_lanes int[] := array(
-    select l.id from longshore.lanes l where l.task = p_task and (p_key = '' or l.concurrency_key = p_key));
+  v_lanes int[] := case when p_key = '' then array(select l.id from longshore.lanes l where l.task = p_task)
+    else array(
+      select l.id from longshore.lanes l
+      where l.task = p_task and l.concurrency_key = p_key and l.concurrency_key <> '') end;
 begin
   select * into v_limit from longshore.limits k where k.task = p_task and k.key = p_key;
   if p_capacity is null then
@@ -29,8 +34,11 @@ begin
     end if;
     delete from longshore.slot_groups g where g.limit_id = v_limit.id;
     with running as materialized (
-      select j.ctid, row_number() over (order by j.id) - 1 as no from longshore.jobs j
-      where j.state = 'running' and exists (
+      select j.ctid, row_number() over (order by j.id) - 1 as no from longshore.workers w
+      cross join lateral (
+        select j.ctid, j.id, j.lane from longshore.jobs j where j.worker_id = w.id and j.state = 'running' offset 0
+      ) j
+      where exists (
         select from longshore.lanes l
         where l.id = j.lane and l.task = p_task and (p_key = '' or l.concurrency_key = p_key) offset 0)
     ), holding as (

@@ -3,6 +3,10 @@
 create function longshore.set_limits(p_task text, p_concurrency int, p_per_key int) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
+-- As in hold_limits.
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 declare
   v_key text;
@@ -20,9 +24,10 @@ begin
     if v_was.concurrency_per_key is null then
       -- Keys of which something runs that holds no slot; others get their limit when a claim meets them.
       for v_key in
-        select distinct l.concurrency_key from longshore.jobs j
+        select distinct l.concurrency_key from longshore.workers w
+        cross join lateral (select j.lane from longshore.jobs j where j.worker_id = w.id and j.state = 'running' offset 0) j
         cross join lateral (select l.task, l.concurrency_key from longshore.lanes l where l.id = j.lane offset 0) l
-        where j.state = 'running' and l.task = p_task and l.concurrency_key <> ''
+        where l.task = p_task and l.concurrency_key <> ''
           and not exists (
             select from longshore.limits k
             where k.task = p_task and k.key = l.concurrency_key and k.capacity is not null offset 0)

@@ -14,7 +14,7 @@ create function longshore.relay_read(
   is_leader boolean, rows text, oldest_ms double precision,
   ready text, -- id lane score token
   gone text,
-  limits text, -- id free
+  limits text, -- id free; id alone where there is no such limit any more
   changed_lanes text,
   dead_workers text,
   has_new_workers boolean
@@ -72,11 +72,13 @@ begin
     ) j on true;
   end if;
   if v_limits <> '{}' then
-    select string_agg(k.id || ' ' || greatest(0, k.capacity - coalesce(s.used, 0)), ',') into limits
-    from longshore.limits k
-    cross join lateral (select sum(g.used) as used from longshore.slot_groups g where g.limit_id = k.id
-        and g.era >= (select e.era from longshore.slot_groups e where e.limit_id = k.id order by e.era desc limit 1)) s
-    where k.id = any (v_limits) and k.capacity is not null;
+    select string_agg(concat_ws(' ', g.id, case when k.id is not null then greatest(0, k.capacity - coalesce(s.used, 0)) end), ',') into limits
+    from unnest(v_limits) as g(id)
+    left join lateral (
+      select k.id, k.capacity from longshore.limits k where k.id = g.id and k.capacity is not null offset 0
+    ) k on true
+    left join lateral (select sum(g.used) as used from longshore.slot_groups g where g.limit_id = k.id
+        and g.era >= (select e.era from longshore.slot_groups e where e.limit_id = k.id order by e.era desc limit 1)) s on true;
   end if;
   changed_lanes := array_to_string(v_lanes, ',');
   if v_workers <> '{}' then

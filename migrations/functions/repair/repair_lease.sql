@@ -12,7 +12,7 @@ begin
   insert into longshore.workers (id, name, queues, tasks, tags, constraint_tags, expires_at, dead_at)
   overriding system value
   select p_worker, 'without a row', '{?}', '{?}', '{?}', '{c:}', now(), now()
-  where exists (select from longshore.jobs j where j.worker_id = p_worker)
+  where exists (select from longshore.jobs j where j.worker_id = p_worker and j.state = 'running' offset 0)
   on conflict do nothing;
   is_done := found;
   if not is_done then

@@ -30,6 +30,7 @@ begin
   if not exists (select from longshore.tasks t where t.name = p_task) then
     v_capacity := v_limit.capacity;
   end if;
+  /* point: limit-read */
   v_groups := (select count(*) from longshore.spread_slots(v_capacity));
 
   -- What runs under the limit without a slot is given one, wherever that is.

@@ -19,7 +19,8 @@ declare
   v_until date;
   v_past uuid[] := '{}';
 begin
-  select longshore.kept_until((now() at time zone 'utc')::date, s.retention_days) into v_until from longshore.settings s;
+  -- By the clock, not by the time at which the transaction began: nothing is added to a day that is over, see forget_page.
+  select longshore.kept_until((clock_timestamp() at time zone 'utc')::date, s.retention_days) into v_until from longshore.settings s;
   -- A statement of its own: within the next one every call would lock and open each partition, also where it asks none of them. None of these
   -- can be added meanwhile, because the caller holds the jobs.
   if p_worker is null then

@@ -1,5 +1,5 @@
 -- Note what a process knows of its tasks ([{name, queue, tag, maxAttempts, maxRescues, concurrency, concurrencyPerKey}])
--- and make their lanes. Writes only what changed, and never touches tasks that it is not given.
+-- and make their lanes. Writes only what changed, and once a day that they are still known, see forget_names. Never touches tasks that it is not given.
 -- public: worker
 create function longshore.register_tasks(p_tasks jsonb) returns void
 language plpgsql volatile
@@ -34,6 +34,7 @@ begin
     where (t.name, t.queue, t.tag, t.max_attempts, t.max_rescues) =
       (g.name, g.queue, g.tag, g."maxAttempts", coalesce(g."maxRescues", 10))
       and (t.concurrency, t.concurrency_per_key) is not distinct from (g.concurrency, g."concurrencyPerKey")
+      and /* guard: still-known */ t.registered_at > now() - interval '1 day' /* end still-known */
   )
   order by g.name
   on conflict (name) do update

@@ -12,6 +12,11 @@ language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 set jit = off
 set lock_timeout = '200ms'
+-- By what the dead workers held, however many jobs there are.
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -61,10 +66,19 @@ begin
     return;
   end if;
 
-  -- Reads the whole table: an index on running jobs would cost every claim and every settle.
+  -- Found by the worker and then sorted: in the order of their ids the planner could read all jobs to find them.
   for v_job in
-    select j.* from longshore.jobs j where j.worker_id = any (v_dead) order by j.id limit p_limit
-    /* guard: job-lock */ for no key update skip locked /* end job-lock */
+    with held as materialized (
+      select j.id from unnest(v_dead) as w(id)
+      cross join lateral (select j.id from longshore.jobs j where j.worker_id = w.id and j.state = 'running' offset 0) j
+    )
+    select j.*
+    from (select h.id from held h order by h.id) h
+    cross join lateral (
+      select j.* from longshore.jobs j where j.id = h.id and j.worker_id = any (v_dead) offset 0
+      /* guard: job-lock */ for no key update skip locked /* end job-lock */
+    ) j
+    limit p_limit
   loop
     /* point: job-held */
     select coalesce(max(t.max_rescues), 10) into v_max_rescues
@@ -104,8 +118,8 @@ begin
   with gone as (
     delete from longshore.workers w
     where w.id = any (v_dead)
-      /* guard: no-job-left */ and w.id <> all (
-        array(select j.worker_id from longshore.jobs j where j.worker_id = any (v_dead))) /* end no-job-left */
+      /* guard: no-job-left */ and not exists (
+        select from longshore.jobs j where j.worker_id = w.id and j.state = 'running' offset 0) /* end no-job-left */
     returning w.id, w.secret
   ), past as (
     insert into longshore.past_workers (id, secret) select g.id, g.secret from gone g

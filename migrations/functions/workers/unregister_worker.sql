@@ -5,6 +5,8 @@ create function longshore.unregister_worker(p_worker int, p_secret bytea default
 language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp
 set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 begin
   p_worker := longshore.need_worker(p_worker, p_secret);
@@ -15,7 +17,8 @@ begin
   with gone as (
     delete from longshore.workers w
     where w.id = p_worker
-      /* guard: no-job-left */ and not exists (select from longshore.jobs j where j.worker_id = p_worker) /* end no-job-left */
+      /* guard: no-job-left */ and not exists (
+        select from longshore.jobs j where j.worker_id = p_worker and j.state = 'running' offset 0) /* end no-job-left */
     returning w.id, w.secret
   )
   insert into longshore.past_workers (id, secret) select g.id, g.secret from gone g;
