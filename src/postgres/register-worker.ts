@@ -70,12 +70,17 @@ export async function drainWorker(
   return rows[0]?.['found'] as boolean
 }
 
-export async function readIsDrained(db: Queryable, schema: string, workerId: number): Promise<boolean> {
+/** Undefined: the worker has no row any more, so its life is over. */
+export async function readIsDrained(
+  db: Queryable,
+  schema: string,
+  workerId: number,
+): Promise<boolean | undefined> {
   const { rows } = await db.query(
-    inSchema(schema, 'select from longshore.workers where id = $1 and drained_at is not null'),
+    inSchema(schema, 'select drained_at is not null as is_drained from longshore.workers where id = $1'),
     [workerId],
   )
-  return rows.length > 0
+  return rows[0]?.['is_drained'] as boolean | undefined
 }
 
 /** The row stays while jobs run under it: only so are they rescued. */

@@ -13,7 +13,8 @@ export interface Drains {
 export function createDrains(options: {
   /** Of the life that begins. */
   isDrained: boolean
-  read: () => Promise<boolean>
+  /** Undefined: the worker's row is gone. The next life begins as this one was. */
+  read: () => Promise<boolean | undefined>
   /** Resolves when it holds. */
   apply: (isDrained: boolean) => Promise<void>
   logger: Logger
@@ -24,7 +25,7 @@ export function createDrains(options: {
   const lookOnce = async () => {
     try {
       const wanted = await options.read()
-      if (wanted === isDrained) return
+      if (wanted === undefined || wanted === isDrained) return
       isDrained = wanted
       options.logger.info(
         wanted

@@ -128,13 +128,20 @@ describe('a drained worker', () => {
     await eventually('it knows that too', async () => !worker.isDrained)
   })
 
-  it('[W16] stays so when its lease was lost and it begins a new life', async () => {
+  it.each([
+    { what: 'its lease was lost', lose: 'update longshore.workers set dead_at = clock_timestamp()' },
+    {
+      what: 'its row is gone before it is told',
+      lose: `with gone as (delete from longshore.workers returning id)
+        select pg_notify('longshore.worker_' || id, 'drain') from gone`,
+    },
+  ])('[W16] stays so when $what, and it begins a new life', async ({ lose }) => {
     const producer = deployment.producer()
     const { worker, ran, open } = await notingWorker('again', { lease: 1000 })
     open.open()
     await worker.drain()
     const before = await idOf('again')
-    await database.rows('update longshore.workers set dead_at = clock_timestamp()')
+    await database.rows(lose)
     await eventually(
       'it lives anew',
       async () =>
