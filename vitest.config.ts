@@ -3,39 +3,37 @@ import { defineConfig } from 'vitest/config'
 /** `.ci/run` counts from this file. Under node_modules, because nothing else looks there. */
 const RESULTS_FILE = 'node_modules/.vitest/results.json'
 
+/** `npm run test:all`: every matrix, and for longer. */
+const isAll = Boolean(process.env['LONGSHORE_ALL'])
+
 /** What a worker does, whichever way its jobs come: these files run on both dispatch paths. */
 const BOTH_PATHS = [
   'cancel',
   'change',
-  'complete',
   'connections',
   'constraints',
   'drain',
-  'explain',
   'doctor-live',
   'groups',
-  'hostile-payloads',
-  'hostile-sql',
   'job-source',
   'limits',
-  'many-at-once',
   'order',
   'rescue',
   'run',
-  'run-alone',
   'stop',
   'workflows',
+  // What they show is done by Postgres or inside of the worker; the gate shows it in direct mode.
+  ...(isAll ? ['complete', 'explain', 'hostile-payloads', 'hostile-sql', 'many-at-once', 'run-alone'] : []),
 ].map(name => `test/flow/${name}.test.ts`)
-/** With `npm run test:all`: what fails there is known, see known-failures.ts. */
-const LIVE = process.env['LONGSHORE_ALL'] ? ['test/live/{deadlocks,fleets,scenarios}.test.ts'] : []
-/** Of those: they set the clock, or what traces. */
-const BOTH_PATHS_ALONE = ['schedule', 'tracing'].map(name => `test/flow/${name}.test.ts`)
+/** What fails there is known, see known-failures.ts. */
+const LIVE = isAll ? ['test/live/{deadlocks,fleets,scenarios}.test.ts'] : []
+/** They set the clock, or what traces. */
+const IN_OWN_PROCESS = ['schedule', 'tracing'].map(name => `test/flow/${name}.test.ts`)
 
 /** Once more on a server where all settings are odd, see odd-server.ts: whatever reads times, writes literals or keeps history. */
 const ODD_SERVER = [
-  ...['change', 'enqueue', 'explain', 'history', 'odd-server', 'overview', 'views'],
-  // With `npm run test:all`.
-  ...(process.env['LONGSHORE_ALL'] ? ['cli-groups', 'cli-logs', 'logs', 'watchdog'] : []),
+  ...['change', 'history', 'odd-server', 'views'],
+  ...(isAll ? ['cli-groups', 'cli-logs', 'enqueue', 'explain', 'logs', 'overview', 'watchdog'] : []),
 ].map(name => `test/flow/${name}.test.ts`)
 
 /**
@@ -44,7 +42,7 @@ const ODD_SERVER = [
  */
 const ALONE = [
   ...['crash', 'model', 'stores'].map(folder => `test/${folder}/*.test.ts`),
-  ...BOTH_PATHS_ALONE,
+  ...IN_OWN_PROCESS,
   ...['heartbeat', 'memory', 'quiet', 'thread-pool', 'threads'].map(name => `test/flow/${name}.test.ts`),
   ...['job-id', 'memory', 'wake-up'].map(name => `test/unit/${name}.test.ts`),
 ]
@@ -101,13 +99,14 @@ export default defineConfig({
         test: {
           name: 'through redis alone',
           include: [
-            ...BOTH_PATHS_ALONE,
+            'test/flow/schedule.test.ts',
             'test/crash/graphs-hold.test.ts',
             'test/crash/held-snapshot.test.ts',
             'test/crash/limits-hold.test.ts',
-            // With `npm run test:all`: it does not depend on the way.
-            ...(process.env['LONGSHORE_ALL'] ? ['test/crash/upgrade.test.ts'] : []),
-            'test/crash/worker-dies.test.ts',
+            // They do not depend on the way.
+            ...(isAll
+              ? ['test/flow/tracing.test.ts', 'test/crash/upgrade.test.ts', 'test/crash/worker-dies.test.ts']
+              : []),
           ],
           provide: { dispatch: 'redis' },
         },

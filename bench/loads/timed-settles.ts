@@ -7,19 +7,32 @@ import type { Database } from '../stores/database.ts'
 const CONNECTIONS = 4
 const BATCH = 5
 const PAUSE_MS = 5
-const REFILL = 50_000
+const REFILL = 5000
+/** How often waits for locks are looked at. */
+const LOOK_MS = 5
 /** Until connections have planned their statements. */
 const WARM_MS = 2000
+
+/** How long calls have waited for a lock that wait at this moment. */
+const LOCK_MS = `
+  select coalesce(max(extract(epoch from clock_timestamp() - l.waitstart)) * 1000, 0)::float8 as ms
+  from pg_locks l join pg_stat_activity a using (pid)
+  where not l.granted and a.datname = current_database() and a.application_name = 'settles'`
 
 const CALL = 'select ids, lease_tokens from longshore.settle_and_claim($1, $2, $3, null, null, $4)'
 
 export interface TimedSettles {
-  /** How long each call took, from the client's side. */
-  end(): Promise<number[]>
+  end(): Promise<{
+    /** How long each call took, from the client's side. */
+    timesMs: number[]
+    /** The longest that one of them waited for a lock, as Postgres says. */
+    longestLockMs: number
+  }>
 }
 
 export async function beginSettles(database: Database): Promise<TimedSettles> {
   const timesMs: number[] = []
+  let longestLockMs = 0
   let isOn = true
   let filling: Promise<void> | undefined
   const refill = () => {
@@ -34,7 +47,7 @@ export async function beginSettles(database: Database): Promise<TimedSettles> {
     values ('timed', '{default}', '{noop}', '{default}', '{c:}', now() + interval '1 day') returning id`)
 
   const settle = async () => {
-    const client = new pg.Client(database.url)
+    const client = new pg.Client({ connectionString: database.url, application_name: 'settles' })
     await client.connect()
     try {
       for (let ids: string[] = [], tokens: string[] = []; isOn; await pause(PAUSE_MS)) {
@@ -58,14 +71,27 @@ export async function beginSettles(database: Database): Promise<TimedSettles> {
       await client.end()
     }
   }
-  const settling = Promise.all(Array.from({ length: CONNECTIONS }, settle))
+  const watchLocks = async () => {
+    const client = new pg.Client(database.url)
+    await client.connect()
+    try {
+      for (; isOn; await pause(LOOK_MS)) {
+        const { rows } = await client.query({ name: 'locks', text: LOCK_MS })
+        longestLockMs = Math.max(longestLockMs, rows[0].ms)
+      }
+    } finally {
+      await client.end()
+    }
+  }
+  const settling = Promise.all([...Array.from({ length: CONNECTIONS }, settle), watchLocks()])
   await Promise.race([pause(WARM_MS), settling])
   timesMs.length = 0
+  longestLockMs = 0
   return {
     async end() {
       isOn = false
       await settling
-      return timesMs
+      return { timesMs, longestLockMs }
     },
   }
 }

@@ -23,7 +23,7 @@ grant execute on function
 
 -- Workers: claim and settle, and the upkeep where no relay does it. What a worker does for itself takes the secret of its life.
 grant execute on function
-  longshore.register_tasks, longshore.register_worker, longshore.set_properties, longshore.set_listening, longshore.unregister_worker,
+  longshore.register_tasks, longshore.register_worker, longshore.set_properties, longshore.set_listening, longshore.best_before, longshore.unregister_worker,
   longshore.beat, longshore.settle_and_claim, longshore.complete, longshore.hold_run, longshore.read_runs, longshore.read_payload,
   longshore.read_parents, longshore.read_group_of, longshore.write_logs, longshore.close_groups, longshore.drain_worker,
   longshore.drain_workers, longshore.count_running, longshore.lead_as_worker

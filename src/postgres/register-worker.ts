@@ -88,6 +88,22 @@ export async function unregisterWorker(db: Queryable, schema: string, worker: Wo
   await db.query(inSchema(schema, 'select longshore.unregister_worker($1, $2)'), [worker.id, worker.secret])
 }
 
+/** The best score below `before` of a ready job that this worker may claim; null: there is none. */
+export async function readBestBefore(
+  db: Queryable,
+  schema: string,
+  worker: WorkerKey,
+  before: number,
+): Promise<number | null> {
+  const { rows } = await db.query(inSchema(schema, 'select longshore.best_before($1, $2, $3) as score'), [
+    worker.id,
+    before,
+    worker.secret,
+  ])
+  const score = rows[0]?.['score'] as string | null
+  return score === null ? null : Number(score)
+}
+
 /** Whether making a job ready must ring this worker. */
 export async function setListening(
   db: Queryable,

@@ -1,6 +1,6 @@
 /** Jobs directly from Postgres: one call settles and claims, and an idle worker is woken as `wake-up.ts` says. */
 import type { Pool } from '../postgres/connect.ts'
-import { createLateCommits, setListening } from '../postgres/register-worker.ts'
+import { createLateCommits, readBestBefore, setListening } from '../postgres/register-worker.ts'
 import type { WorkerKey } from '../postgres/secret.ts'
 import { type Exchange, type Named, type Outcome, settleAndClaim } from '../postgres/settle-and-claim.ts'
 import { metLocks } from '../postgres/transient-error.ts'
@@ -47,6 +47,29 @@ export function createDirectSource(options: {
     onError: error => logger.info({ err: error }, 'could not say whether this worker listens'),
   })
 
+  let isResting = false
+  let isLooking = false
+  let nextLook: NodeJS.Timeout | undefined
+  /** Looks for jobs before the cursor while claims do not begin at the start, beside them. */
+  const planLook = () => {
+    clearTimeout(nextLook)
+    const ms = cursor.lookWithinMs()
+    if (ms < Number.POSITIVE_INFINITY && !isLooking && !isResting) nextLook = setTimeout(lookBefore, ms)
+  }
+  const lookBefore = async () => {
+    isLooking = true
+    const since = performance.now()
+    let best: number | null = null
+    try {
+      best = await readBestBefore(pool, schema, worker, cursor.beginLook())
+    } catch (error) {
+      logger.info({ err: error }, 'could not look for jobs before the last claims; looking again soon')
+    }
+    isLooking = false
+    if (cursor.noteLook({ best, ms: performance.now() - since }) && !isResting) options.look()
+    planLook()
+  }
+
   const mayGetThrough = (error: unknown) => {
     if (!metLocks(error)) return false
     logger.debug({ err: error }, 'locks of others were in the way of a call; sending it again')
@@ -67,6 +90,7 @@ export function createDirectSource(options: {
       worst: answer.claimed.at(-1)?.score,
       ms: performance.now() - since,
     })
+    planLook()
     return mayBeMore && answer.wait === null ? { ...answer, wait: 'more' as const } : answer
   }
 
@@ -77,17 +101,24 @@ export function createDirectSource(options: {
     exchange: ask,
     onRing(text) {
       cursor.onReady(text === '' ? null : Number(text))
+      planLook()
       wakeUp.onRing()
     },
     onClaimed: wakeUp.onClaimed,
     onIdle: wakeUp.onIdle,
     onFull: wakeUp.onFull,
     onCompleted: () => undefined,
-    rest: wakeUp.rest,
+    async rest(isToRest) {
+      isResting = isToRest
+      planLook()
+      await wakeUp.rest(isToRest)
+    },
     // The next claim reads them.
     onPropertiesChanged: async () => undefined,
     probe: async () => undefined,
     async close() {
+      isResting = true
+      clearTimeout(nextLook)
       wakeUp.stop()
     },
   }

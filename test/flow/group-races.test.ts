@@ -1,6 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { defineTask } from '../../src/index.ts'
+import type { Queryable } from '../../src/job/queryable.ts'
 import { auditPostgres } from '../../src/postgres/audit.ts'
+import { lead } from '../../src/upkeep/lead.ts'
+import { createGroupSweep } from '../../src/upkeep/sweep-groups.ts'
 import { settling, workByHand } from '../support/by-hand.ts'
 import { type TestClient, useDatabase } from '../support/database.ts'
 import { useDeployment } from '../support/deployment.ts'
@@ -651,6 +654,42 @@ describe('the end of a group', () => {
     }
     expect(pages).toEqual([ids[1], ids[3], null])
     expect(await database.rows('select from longshore.groups where finished_at is not null')).toHaveLength(4)
+  })
+
+  it('[X12] the leader looks at page after page for as long as a round may take', async () => {
+    deployment.skipAudit('its groups are rows that no producer has made')
+    // 2,500 groups with a job each, and one behind them whose job has ended.
+    await database.rows(`
+      with made as (
+        insert into longshore.groups (id) select lpad(to_hex(n), 32, '0')::uuid from generate_series(1, 2501) n returning id
+      )
+      insert into longshore.jobs (id, lane, score, state, max_attempts, payload, group_id)
+      select longshore.new_id(), longshore.make_lane('default', 'step', 'default', 'c:', ''), 1, 'ready', 3, '1', m.id
+      from made m where m.id <> lpad(to_hex(2501), 32, '0')::uuid`)
+    const client = await database.connect()
+    const holder = { name: 'sweeper', secret: null }
+    await lead(client, 'longshore', holder, 15_000, 'worker')
+    let pages = 0
+    const counting: Queryable = {
+      query: (text, values) => {
+        pages++
+        return client.query(text, values as unknown[])
+      },
+    }
+    const isClosed = async () =>
+      (await database.rows('select from longshore.groups where finished_at is not null')).length === 1
+    // One page takes as long as a round may.
+    let now = 0
+    const slow = createGroupSweep(counting, 'longshore', holder, () => {
+      now += 100
+      return now
+    })
+    await slow()
+    await slow()
+    expect([pages, await isClosed()]).toEqual([2, false])
+    await createGroupSweep(counting, 'longshore', holder, () => 0)()
+    expect([pages, await isClosed()]).toEqual([5, true])
+    await database.rows('delete from longshore.jobs; delete from longshore.groups')
   })
 })
 

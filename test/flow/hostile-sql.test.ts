@@ -244,6 +244,7 @@ const CALLED = [
     'read_parents',
     'read_group_of',
     'set_listening',
+    'best_before',
     'drain_workers',
   ],
   ...[

@@ -108,6 +108,14 @@ describe.each(['force_generic_plan', 'force_custom_plan'])(
         await claim(await claim(null))
       }))
 
+    it('[X12] a look for jobs before a score reads the head of each lane', () =>
+      explained(client, mode, async () => {
+        const [row] = await call('select longshore.best_before($1, $2) as best', [workerId, 2n ** 62n])
+        expect(row?.['best']).not.toBeNull()
+        expect(readsOf('jobs').map(node => node['Index Name'])).toEqual(['jobs_ready'])
+        expectBounded(1)
+      }))
+
     it('the usual claim of jobs that are named goes by the primary key', () =>
       explained(client, mode, async () => {
         const named = await database.rows<{ id: string }>(

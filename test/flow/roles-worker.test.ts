@@ -98,6 +98,7 @@ const CALLS: Readonly<Record<string, string>> = {
   beat: 'longshore.beat($1, p_secret => $2) where ($3::uuid, $4::bigint) is not null',
   set_properties: "longshore.set_properties($1, '{}', '{c:}', $2) where ($3::uuid, $4::bigint) is not null",
   set_listening: 'longshore.set_listening($1, true, $2) where ($3::uuid, $4::bigint) is not null',
+  best_before: 'longshore.best_before($1, 0, $2) where ($3::uuid, $4::bigint) is not null',
   unregister_worker: 'longshore.unregister_worker($1, $2) where ($3::uuid, $4::bigint) is not null',
   write_logs:
     "longshore.write_logs('[]', json_build_array(json_build_object('job', $3::uuid, 'lease', $4::bigint, 'done', 1, 'attempt', 1)), $1, $2)",

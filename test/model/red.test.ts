@@ -8,11 +8,13 @@ import { useRedis } from '../support/redis.ts'
 import { type Weakness, weakened } from '../support/weaken.ts'
 import { type ScriptWeakness, weakenedRunner } from '../support/weaken-script.ts'
 
+/** Unless a fault has a seed whose first histories show it. */
 const SEED = 2
 const HISTORIES = 60
 
 interface Fault {
   fault: string
+  seed?: number
   weaknesses?: Weakness[]
   scripts?: ScriptWeakness[]
   problem: RegExp
@@ -126,11 +128,11 @@ function describeFaults(faults: readonly Fault[], name: string, isWithRedis: boo
 
     it.each(faults)(
       '$fault',
-      async ({ weaknesses = [], scripts, problem }) => {
+      async ({ seed = SEED, weaknesses = [], scripts, problem }) => {
         const runner = scripts && redis && weakenedRunner(redis.store, scripts)
         const property = historyProperty(() => ground, { isWithRedis, runner })
         const found = await weakened(database, weaknesses, () =>
-          fc.check(property, { seed: SEED, numRuns: HISTORIES, endOnFailure: true }),
+          fc.check(property, { seed, numRuns: HISTORIES, endOnFailure: true }),
         )
         expect(String(found.errorInstance), `after ${found.numRuns} histories`).toMatch(problem)
       },

@@ -37,10 +37,11 @@ export async function forgetOn(
   }
 }
 
-/** A transaction of this database writes. */
+/** A transaction of this database writes, and is not one of autovacuum, which ends soon. */
 async function isHeldUp(db: Asked): Promise<boolean> {
   const { rows } = await db.query(
-    'select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_xid is not null',
+    `select from pg_stat_activity
+     where datname = current_database() and pid <> pg_backend_pid() and backend_xid is not null and backend_type = 'client backend'`,
   )
   return rows.length > 0
 }

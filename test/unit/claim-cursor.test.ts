@@ -56,24 +56,6 @@ describe('where a direct claim begins', () => {
     expect(cursor.begin()).toBeNull()
   })
 
-  it.each([
-    { startMs: 50, cursorMs: 30, pauseMs: 20 },
-    { startMs: 1.9, cursorMs: 0.1, pauseMs: 20 },
-    { startMs: 8, cursorMs: 1, pauseMs: 96 },
-    { startMs: 100, cursorMs: 1, pauseMs: 800 },
-  ])(
-    'is the start for a thirteenth of the time where claims from there are slow beside others, and each 800 ms: %o',
-    ({ startMs, cursorMs, pauseMs }) => {
-      const { cursor, pass } = simulate()
-      cursor.note({ from: 600, ...filled, ms: cursorMs })
-      cursor.note({ from: null, ...filled, ms: startMs })
-      pass(pauseMs - 1)
-      expect(cursor.begin()).toBe(700)
-      pass(1)
-      expect(cursor.begin()).toBeNull()
-    },
-  )
-
   it('is the start once a claim was not filled, and only such a claim tells that there is no more', () => {
     const { claim } = simulate()
     claim(filled)
@@ -95,62 +77,98 @@ describe('where a direct claim begins', () => {
 })
 
 describe('where claims from the start are slow', () => {
-  it('[X12] stays the cursor after claims that were not filled, for twelve times as long as one takes', () => {
-    const { claim, cursor, pass } = simulateSlow()
-    expect(claim()).toEqual({ from: null, mayBeMore: false })
+  it('[X12] stays the cursor, also after claims that were not filled: no claim begins at the start', () => {
+    const { claim, pass } = simulateSlow()
+    expect(claim()).toEqual({ from: 700, mayBeMore: false })
     expect(claim({ worst: 800 })).toEqual({ from: 700, mayBeMore: false })
     expect(claim({ worst: undefined })).toEqual({ from: 800, mayBeMore: false })
-    expect(cursor.withinMs()).toBe(358)
-    pass(357)
-    expect(claim()).toEqual({ from: 800, mayBeMore: true })
-    expect(claim().from).toBeNull()
+    expect(claim({ ...filled, worst: 900, ms: 1 })).toEqual({ from: 800, mayBeMore: false })
+    pass(10_000)
+    expect(claim()).toEqual({ from: 900, mayBeMore: false })
   })
 
-  it('lets one claim at a time begin at the start', () => {
-    const { claim, cursor, pass } = simulateSlow()
-    claim()
-    pass(400)
-    expect([cursor.begin(), cursor.begin()]).toEqual([null, 700])
+  it('[X12] a look begins twelve times as long after the last as one takes, 800 ms at most', () => {
+    const { cursor, pass } = simulateSlow()
+    // After the claim from the start.
+    expect(cursor.lookWithinMs()).toBe(12 * 30 - 1 - 20)
+    pass(339)
+    for (const [ms, pauseMs] of [
+      [30, 360],
+      [10, 120],
+      [100, 800],
+    ] as const) {
+      expect(cursor.lookWithinMs()).toBe(0)
+      expect(cursor.beginLook()).toBe(700)
+      // One at a time.
+      expect(cursor.lookWithinMs()).toBe(Number.POSITIVE_INFINITY)
+      pass(ms)
+      expect(cursor.noteLook({ best: null, ms })).toBe(false)
+      expect(cursor.lookWithinMs()).toBe(pauseMs)
+      pass(pauseMs)
+    }
   })
 
-  it('[X10] is the start for a job that has become ready before the cursor, and for one of which nothing is known', () => {
+  it('[X10] is the score that a look has found, once', () => {
     const { claim, cursor } = simulateSlow()
-    claim()
-    cursor.onReady(700)
+    cursor.beginLook()
+    expect(cursor.noteLook({ best: 5, ms: 30 })).toBe(true)
+    expect(claim({ worst: 5 })).toEqual({ from: 5, mayBeMore: false })
     expect(claim().from).toBe(700)
-    cursor.onReady(699)
-    expect(claim().from).toBeNull()
-    expect(claim().from).toBe(700)
-    cursor.onReady(null)
-    expect(claim().from).toBeNull()
   })
 
-  it('[X10] is the start once more for a job that has become ready while a claim from the start was under way', () => {
-    const { claim, cursor, pass } = simulateSlow()
-    pass(400)
-    const from = cursor.begin()
-    pass(20)
-    cursor.onReady(3)
-    pass(10)
-    cursor.note({ ...short, from, ms: 30 })
-    expect(claim().from).toBeNull()
+  it('[X10] goes on behind a job that a look has found, while claims from there are filled', () => {
+    const { claim, cursor } = simulateSlow()
+    cursor.beginLook()
+    cursor.noteLook({ best: 5, ms: 30 })
+    claim({ ...filled, worst: 60 })
+    expect(claim().from).toBe(60)
     expect(claim().from).toBe(700)
+  })
+
+  it('[X10] is the score of a job that has rung, also if a claim under way gets past it', () => {
+    const { claim, cursor } = simulateSlow()
+    cursor.onReady(3)
+    cursor.onReady(650)
+    expect(claim().from).toBe(3)
+    const from = cursor.begin()
+    cursor.onReady(750)
+    cursor.note({ ...short, from, worst: 800, ms: 1 })
+    expect(claim().from).toBe(750)
+    expect(claim().from).toBe(800)
+  })
+
+  it('[X10] a job that rings at a score that is not known is looked for at once, and after a look that was under way', () => {
+    const { cursor } = simulateSlow()
+    cursor.onReady(null)
+    expect(cursor.lookWithinMs()).toBe(0)
+    cursor.beginLook()
+    cursor.onReady(null)
+    cursor.noteLook({ best: null, ms: 30 })
+    expect(cursor.lookWithinMs()).toBe(0)
   })
 
   it('[L7] is the start after a claim that has left jobs behind for a limit', () => {
     const { claim } = simulateSlow()
-    claim()
     expect(claim({ isLimited: true }).from).toBe(700)
     expect(claim().from).toBeNull()
+    expect(claim().from).toBe(700)
   })
 
-  it('is the start again when they are slow no more', () => {
-    const { claim, pass } = simulateSlow()
-    claim()
-    for (let i = 0; i < 2; i++) {
-      pass(400)
-      expect(claim({ ms: 1 }).from).toBeNull()
-    }
-    expect(claim().from).toBeNull()
+  it('is the start again when a look is quick', () => {
+    const { claim, cursor } = simulateSlow()
+    cursor.beginLook()
+    expect(cursor.noteLook({ best: null, ms: 1 })).toBe(true)
+    expect(cursor.lookWithinMs()).toBe(Number.POSITIVE_INFINITY)
+    expect(claim({ ms: 1 })).toEqual({ from: null, mayBeMore: false })
   })
+})
+
+it('[X10] begins at the start once more for a job that has become ready while a claim from the start was under way', () => {
+  const { cursor, pass } = simulate()
+  const from = cursor.begin()
+  pass(2)
+  cursor.onReady(3)
+  pass(8)
+  cursor.note({ ...filled, from, ms: 10 })
+  expect(cursor.begin()).toBeNull()
 })

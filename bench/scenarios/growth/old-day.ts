@@ -8,6 +8,7 @@ import { beginStretch } from '../../measure/timed-stretch.ts'
 import type { Database } from '../../stores/database.ts'
 import type { Scenario } from '../scenario.ts'
 
+const LOCKED = { name: 'longest wait for a lock', unit: 'ms', better: 'lower', isHeadline: true } as const
 const LONGEST = { name: 'longest settle', unit: 'ms', better: 'lower', isHeadline: true } as const
 const P99 = { name: 'settle p99', unit: 'ms', better: 'lower' } as const
 const STEP = { name: 'longest step', unit: 'ms', better: 'lower' } as const
@@ -19,7 +20,7 @@ const ALONE_MS = 10_000
 export const oldDay: Scenario = {
   id: 'old-day',
   question: 'X12 settles while a day of 5,000,000 jobs of groups is let go',
-  figures: [LONGEST, P99, STEP, JOBS],
+  figures: [LOCKED, LONGEST, P99, STEP, JOBS],
   variants: [OLD_DAY, 'no old day'].map(name => ({ name, workload: {} })),
   async measure(setting) {
     const { database, sizes } = setting
@@ -31,10 +32,11 @@ export const oldDay: Scenario = {
     const stretch = await beginStretch(setting, [])
     const longestStepMs = name === undefined ? await pause(ALONE_MS) : await letGo(database, name)
     const { cores, seconds, writes } = await stretch.end()
-    const timesMs = await settles.end()
+    const { timesMs, longestLockMs } = await settles.end()
     return {
       jobs: timesMs.length,
       figures: {
+        [LOCKED.name]: longestLockMs,
         [LONGEST.name]: timesMs.reduce((most, ms) => Math.max(most, ms), 0),
         [P99.name]: quantile(timesMs, 0.99),
         ...(longestStepMs === undefined ? {} : { [STEP.name]: longestStepMs }),
