@@ -23,6 +23,7 @@ interface Fault {
 const direct: Fault[] = [
   {
     fault: 'a settle is accepted without its lease token',
+    seed: 14,
     weaknesses: [{ name: 'settle', guard: 'own-token' }],
     problem: /settle loses/,
   },
@@ -49,16 +50,19 @@ const direct: Fault[] = [
   },
   {
     fault: 'a stopped workflow goes on',
+    seed: 25,
     weaknesses: [{ name: 'pass_on', guard: 'not-halted' }],
     problem: /claims|made ready|and should be waiting|pending/,
   },
   {
     fault: 'whom an edge cancels fails',
+    seed: 12,
     weaknesses: [{ name: 'doom_of', guard: 'cancel-policy', replacement: 'false' }],
     problem: /is dependency_failed, and should be cancelled/,
   },
   {
     fault: 'a run that was cancelled succeeds',
+    seed: 10,
     weaknesses: [
       { name: 'move_to_history', guard: 'not-cancelled' },
       { name: 'move_to_history', guard: 'cancelled-ends', replacement: 'false' },
@@ -72,6 +76,7 @@ const direct: Fault[] = [
   },
   {
     fault: 'a worker that is taken for dead claims',
+    seed: 28,
     weaknesses: [
       { name: 'claim', guard: 'alive' },
       { name: 'claim_these', guard: 'alive' },
@@ -103,11 +108,13 @@ const throughRedis: Fault[] = [
   },
   {
     fault: 'nobody tells the relay of what is to run again',
+    seed: 9,
     weaknesses: [{ name: 'settle_unsuccessful', guard: 'tell-relay' }],
     problem: /10: /,
   },
   {
     fault: 'a job that is put back does not go home',
+    seed: 36,
     scripts: [
       { remove: "place(id, number, score, token, 'hint')" },
       { remove: "place(id, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], 'hint')" },

@@ -136,8 +136,7 @@ begin
         limit v_most
         for no key update skip locked);
     elsif v_busy <> '{}' then
-      -- Twice as many as it wants: a worker sends two claims at once, and the other one holds the best of them.
-      v_reach := 2 * v_most;
+      v_reach := v_most;
       loop
         v_found := longshore.merge_few_lanes(v_busy, v_from, v_reach); /* point: found */
         v_rows := array(
@@ -150,12 +149,12 @@ begin
           limit v_most
           for no key update skip locked);
         exit when cardinality(v_rows) = v_most or cardinality(v_found) < v_reach;
-        -- Others hold what was found: look further.
+        -- Others hold some of what was found: look further. Mostly it is the other one of the two claims that a worker sends at once.
         if v_reach > 50 * v_most then
           wait := case when v_rows = '{}' then 'busy' else 'more' end;
           exit;
         end if;
-        v_reach := 4 * v_reach;
+        v_reach := case when v_reach = v_most then 2 else 4 end * v_reach;
       end loop;
     end if;
     v_claimed := 0;
