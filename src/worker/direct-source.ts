@@ -77,12 +77,13 @@ export function createDirectSource(options: {
   }
 
   const ask = async (outcomes: readonly Outcome[], limit: number, named?: Named): Promise<Exchange> => {
-    const from = named ? null : cursor.begin()
+    const isOrdinary = !named && limit > 0
+    const from = isOrdinary ? cursor.begin() : null
     const since = performance.now()
     const call = () => settleAndClaim(pool, schema, worker, outcomes, limit, named, isTracing(), from)
     const answer = await withRetry(call, { ...AT_ONCE, isTransient: mayGetThrough })
     if (answer.groups.length > 0) options.onGroups(answer.groups)
-    if (named || limit === 0) return answer
+    if (!isOrdinary) return answer
     const mayBeMore = cursor.note({
       from,
       isFilled: answer.claimed.length === limit,
