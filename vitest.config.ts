@@ -55,8 +55,8 @@ export default defineConfig({
     execArgv: ['--expose-gc'],
     // Faults are made on purpose; what is logged about them would only hide the results.
     env: { LONGSHORE_LOG_LEVEL: 'silent' },
-    // On 2 cores three take 0.8 of the time of two: many tests wait for leases and processes.
-    maxWorkers: 3,
+    // More than there are cores: many tests wait for leases and processes.
+    maxWorkers: 4,
     testTimeout: 60_000,
     hookTimeout: 120_000,
     reporters: process.env['CI'] ? ['default', ['json', { outputFile: RESULTS_FILE }]] : ['default'],

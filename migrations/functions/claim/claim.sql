@@ -136,7 +136,9 @@ begin
         limit v_most
         for no key update skip locked);
     elsif v_busy <> '{}' then
-      v_reach := v_most;
+      -- Twice as many as it wants: a worker sends two claims at once, and the other one holds the best of them. Once as many cost a drain 1.17 of a
+      -- worker with one task in place of 1.07, since it looked twice.
+      v_reach := 2 * v_most;
       loop
         v_found := longshore.merge_few_lanes(v_busy, v_from, v_reach); /* point: found */
         v_rows := array(
@@ -149,12 +151,12 @@ begin
           limit v_most
           for no key update skip locked);
         exit when cardinality(v_rows) = v_most or cardinality(v_found) < v_reach;
-        -- Others hold some of what was found: look further. Mostly it is the other one of the two claims that a worker sends at once.
+        -- Others hold what was found: look further.
         if v_reach > 50 * v_most then
           wait := case when v_rows = '{}' then 'busy' else 'more' end;
           exit;
         end if;
-        v_reach := case when v_reach = v_most then 2 else 4 end * v_reach;
+        v_reach := 4 * v_reach;
       end loop;
     end if;
     v_claimed := 0;
