@@ -101,11 +101,10 @@ export default defineConfig({
           include: [
             'test/flow/schedule.test.ts',
             'test/crash/graphs-hold.test.ts',
-            'test/crash/held-snapshot.test.ts',
             'test/crash/limits-hold.test.ts',
             // They do not depend on the way.
             ...(isAll
-              ? ['test/flow/tracing.test.ts', 'test/crash/upgrade.test.ts', 'test/crash/worker-dies.test.ts']
+              ? ['test/flow/tracing.test.ts', 'test/crash/{held-snapshot,upgrade,worker-dies}.test.ts']
               : []),
           ],
           provide: { dispatch: 'redis' },

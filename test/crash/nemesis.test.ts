@@ -7,7 +7,7 @@ import { weakened } from '../support/weaken.ts'
 
 /** `LONGSHORE_SEED` repeats the plan of faults; when exactly they hit what is up to the machine. */
 const SEED = Number(process.env['LONGSHORE_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
-const SECONDS = Number(process.env['LONGSHORE_SECONDS'] ?? (process.env['LONGSHORE_ALL'] ? 60 : 25))
+const SECONDS = Number(process.env['LONGSHORE_SECONDS'] ?? (process.env['LONGSHORE_ALL'] ? 60 : 20))
 const scripts = resolve(BUILT_FOLDER)
 
 describe('a deployment under a seeded nemesis', () => {

@@ -12,7 +12,7 @@ const WORKERS = 8
 const BURST = 60
 const MOST_WAITING = 300
 /** Too short to find each time what comes twice a minute; `npm run test:all` takes longer. */
-const LAST_MS = process.env['LONGSHORE_ALL'] ? 25_000 : 8000
+const LAST_MS = process.env['LONGSHORE_ALL'] ? 25_000 : 5000
 
 const countDeadlocks = async () => {
   const [row] = await database.rows<{ deadlocks: number }>(
